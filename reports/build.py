@@ -22,9 +22,9 @@ from markupsafe import Markup
 from harness.catalog import experiments as catalog
 from harness.catalog import sources
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import Problem
 from harness.rows import intervals, reading, results
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row

@@ -13,8 +13,9 @@ if __name__ == "__main__":
 
 from itertools import product
 
-from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 
 LENGTHS = (
     *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),

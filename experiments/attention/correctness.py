@@ -12,8 +12,9 @@ if __name__ == "__main__":
 
 from itertools import product
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
     name="correctness",

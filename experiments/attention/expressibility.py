@@ -9,7 +9,7 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment
+from harness.catalog.entries import Experiment
 
 EXPERIMENT = Experiment(
     name="expressibility",

@@ -11,8 +11,9 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES
+from harness.operators.attention.problem import Problem
 
 PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
 

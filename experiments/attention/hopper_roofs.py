@@ -14,7 +14,7 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog import roofs
-from harness.catalog.problem import Experiment
+from harness.catalog.entries import Experiment
 
 EXPERIMENT = Experiment(
     name="hopper_roofs",

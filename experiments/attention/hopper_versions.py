@@ -11,8 +11,9 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.operators.attention.ladders.hopper import TECHNIQUES
+from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
     name="hopper_versions",

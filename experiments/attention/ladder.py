@@ -10,8 +10,9 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
     name="ladder",

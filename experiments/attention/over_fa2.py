@@ -11,7 +11,8 @@ if __name__ == "__main__":
 
 from itertools import product
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
+from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
     name="over_fa2",

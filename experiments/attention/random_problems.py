@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from harness.catalog.problem import DTYPES, LAYOUTS, Experiment, Problem
+from harness.catalog.entries import Experiment
+from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 
 SEED = 2026
 COUNT = 1000

@@ -9,8 +9,9 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
+from harness.operators.attention.problem import Problem
 
 SMALL, SQUARE, LONG, TALL = Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 64)
 

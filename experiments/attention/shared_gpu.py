@@ -9,7 +9,8 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
+from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
     name="shared_gpu",

@@ -10,7 +10,8 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
+from harness.operators.attention.problem import Problem
 
 PROBLEMS = tuple(
     Problem.square(1, 16, 1024, head_dim, dtype=dtype) for head_dim in (64, 128) for dtype in ("fp16", "bf16")

@@ -12,7 +12,8 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
+from harness.operators.attention.problem import Problem
 
 MATRIX = (
     *("tma_swizzle", "padded_rows", "l2_grid_order", "lazy_rescale", "xor_swizzle", "mbarrier_ring"),

@@ -13,8 +13,9 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.operators.attention import gap as ledger
+from harness.operators.attention.problem import Problem
 
 PROBLEMS = Problem.comparison_grid((4096, 16_384), (128, 64))
 EXPERIMENT = Experiment(

@@ -11,7 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from harness.catalog.problem import MODES
+from harness.catalog.entries import MODES
 from harness.cli.options import (
     AsJson,
     chosen,

@@ -19,7 +19,7 @@ from harness import operators
 from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment, of_grids
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.cli.measuring import refuse_hours
 from harness.cli.options import (
     Arch,

@@ -22,9 +22,9 @@ import typer
 from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
 from harness.machine.terminal import plain
-from harness.operators.protocol import Operator
+from harness.operators.protocol import Operator, Problem
 from harness.setup import bootstrap
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def chosen_backends(
     return tuple(asked or default or known)
 
 
-def chosen_problems(slugs: list[str] | None, default: Sequence[Problem]) -> tuple[Problem, ...]:
+def chosen_problems(slugs: list[str] | None, default: Sequence[Any]) -> tuple[Any, ...]:
     """The problems that slugs name, each once, else the default. Bad usage for what is no slug."""
     with bad_usage():
         return tuple(dict.fromkeys(operators.parse(slug) for slug in slugs or [])) or tuple(default)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from harness import operators
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Technique, Tile
 from harness.cli.output import RECORDED, Row
 from harness.machine.progress import Progress
 from harness.rows import making
@@ -52,7 +52,7 @@ def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
     from harness.machine import processes
     from harness.variants import compiling
 
-    problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+    problem, tile = operators.problem_of(row["problem"], row.get("operator")), Tile.from_dict(row["tile"])
     jobs = {}
     for technique in candidates:
         taken = row["arch"] in techniques.ladder_of(technique).archs

@@ -14,7 +14,7 @@ import typer
 
 from harness import operators
 from harness.catalog import techniques
-from harness.catalog.problem import Experiment
+from harness.catalog.entries import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness

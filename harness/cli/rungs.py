@@ -12,9 +12,9 @@ from rich import box
 from rich.table import Column, Table
 from rich.text import Text
 
+from harness import operators
 from harness.catalog import cases, experiments, rungs, sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import ANCHOR
 from harness.cli.options import NAMES, RUNGS, bad_usage, completing, require_known
 from harness.cli.output import RECORDED, RUNS, console
 from harness.machine.progress import Progress
@@ -185,7 +185,7 @@ def gains(ours: pandas.DataFrame, theirs: pandas.DataFrame, timings: pandas.Data
         last = newest(pairs.assign(time=pairs.time_ours), "problem_ours")
         return dict(zip(last.problem_ours, last.ratio, strict=True))
 
-    anchors = timings[timings.backend == ANCHOR]
+    anchors = timings[timings.backend.isin(operators.anchors())]
     mine, parents = (of_newest(in_groups(one, anchors)) for one in (ours, theirs))
     apart = {problem: f"(~{mine[problem] / parents[problem]:.2f}x)" for problem in mine if problem in parents}
     return apart | {problem: f"({ratio:.2f}x)" for problem, ratio in of_newest(in_groups(ours, theirs)).items()}

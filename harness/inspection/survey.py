@@ -11,9 +11,10 @@ from typing import Any
 from harness import variants
 from harness.catalog import techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, source_sha256
-from harness.catalog.problem import Experiment, Problem
+from harness.catalog.entries import Experiment
 from harness.machine import processes
 from harness.machine.environment import scrub
+from harness.operators.protocol import Problem
 from harness.rows import making
 
 Cell = tuple[Case, str | None]

@@ -75,6 +75,11 @@ def peers() -> tuple[str, ...]:
     return tuple(dict.fromkeys(peer for operator in every() for peer in operator.peers))
 
 
+def anchors() -> tuple[str, ...]:
+    """The library of each operator that every interleaved group contains."""
+    return tuple(dict.fromkeys(operator.anchor for operator in every() if operator.anchor))
+
+
 def root(name: str) -> Path:
     """The folder that holds cuda_kernels/<name> and triton_kernels/<name>: the checkout, but for an operator that was
     registered."""

@@ -30,6 +30,8 @@ class Problem(Protocol):
     """The name of the operator."""
     example: ClassVar[str]
     """A slug, for messages."""
+    words: ClassVar[tuple[str, ...]]
+    """Parts of slugs that are words, such as a dtype."""
     tile_field: ClassVar[str]
     """The field on which the reference tile depends."""
 

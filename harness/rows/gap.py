@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention import prices
 from harness.operators.attention.gap import FLAGSHIP, TRITON, Term
 from harness.operators.attention.prices import EXPERIMENT, OVER_ANCHOR, Price
+from harness.operators.attention.problem import Problem
 from harness.rows import stats
 from harness.rows.stats import Estimate, Interval
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.catalog.problem import ANCHOR
+from harness import operators
 from harness.rows import stats, summary
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def points(timing: DataFrame, words: Sequence[str], mode: str = "burst") -> dict
     """Cell -> its measurements, oldest first, for each cell that has all of these words in its name. If none has, a
     part of a problem or tile, such as d128 or b4-h16, stands for it."""
     table = stats.measured(timing)
-    anchors = table[table.backend == ANCHOR].drop_duplicates("group_id").set_index("group_id").ms
+    anchors = table[table.backend.isin(operators.anchors())].drop_duplicates("group_id").set_index("group_id").ms
     table = table[table["mode"] == mode]
     parts = table[["backend", "name", "problem", "tile"]].fillna("").astype(str)
     cell = parts.backend.str.cat(parts.iloc[:, 1:], sep=" ").str.split().str.join(" ")

@@ -42,7 +42,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.catalog.problem import ANCHOR, Problem
+from harness import operators
+from harness.operators.protocol import Problem
 from harness.rows import reading
 from harness.rows.reading import Row, median_ms, page, problem_of
 
@@ -165,7 +166,7 @@ def timed(row: Row, timings: Timings) -> Timed:
     """What `shift` needs of a row. `timings` hold its group."""
     itself = timings.program(row)
     peers = {name: value for name, value in timings.peers(row).items() if name != itself}
-    return Timed(log_ms(row), peers, timings.board(row), row["backend"] == ANCHOR)
+    return Timed(log_ms(row), peers, timings.board(row), row["backend"] in operators.anchors())
 
 
 def shift(base: Timed, new: Timed) -> Shift:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.machine import processes
 from harness.rows import lock
 from harness.rows.lock import DIGITS, Kernel, Key
+from harness.rows.reading import problem_of
 from harness.variants import compiling, machine_code
 from harness.variants.cuda import constants
 from harness.variants.variables import environment_of
@@ -49,7 +51,7 @@ def measured(rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[Program, tuple
         if not (sass and "ptxas" in compiler and row.get("tile") and techniques.find(row.get("technique") or "")):
             continue
         key = (row["technique"], row["backend"], row["arch"], compiler["front_end"], compiler["ptxas"])
-        program = Problem.from_dict(row["problem"]).slug, Tile.from_dict(row["tile"]).slug
+        program = problem_of(row).slug, Tile.from_dict(row["tile"]).slug
         found[key][program] = row["source_sha256"][:DIGITS], sass[:DIGITS]
     return found
 
@@ -120,7 +122,7 @@ def compile_all(
     """Each program with the first DIGITS of the hash of its SASS, or processes.NoAnswer, in any order. Programs that
     the compiler does not tell apart are compiled once. Raises ValueError where another compiler is here."""
     cases = {
-        program: Case("lock", kernel.technique, kernel.backend, Problem.parse(program[0]), Tile.parse(program[1]))
+        program: Case("lock", kernel.technique, kernel.backend, operators.parse(program[0]), Tile.parse(program[1]))
         for program in programs
     }
     groups: dict[Any, list[Program]] = defaultdict(list)

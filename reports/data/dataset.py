@@ -15,9 +15,9 @@ from itertools import product
 from typing import Any, Literal
 
 from harness.catalog import techniques
-from harness.catalog.entries import Technique
-from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.catalog.entries import Technique, Tile
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import ANCHOR, Problem
 from harness.rows import frame, reading, results, scorecard
 from harness.rows.intervals import Interval, Intervals
 from harness.rows.noise import Timings

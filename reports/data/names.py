@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 
 LABELS = {
     "cuda": "CUDA",

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TWINS
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from reports.data.names import LABELS, SHORT
 from reports.data.titles import title
 from reports.draw.figures import NAMES, drawn_as

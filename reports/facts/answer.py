@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from harness.catalog import sources
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.prices import EXPERIMENT as GAP
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import RIVALS
 from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import LABELS

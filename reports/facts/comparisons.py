@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 from reports.facts import answer, counters, processes, steps

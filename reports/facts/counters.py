@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 

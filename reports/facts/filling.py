@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.catalog import experiments
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.roofs import PEAK
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 

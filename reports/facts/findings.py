@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
 from harness.expressibility import verdicts
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import matrix, processes, sanitizers

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
+from harness.operators.attention.problem import Problem
 from harness.rows.intervals import Interval
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LABELS

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import promises
 from harness.rows import compare, intervals, reading, stats
 from harness.rows.reading import tile_slug

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset, Point
 from reports.facts import answer, processes, steps, tuning
 from reports.facts.expressibility import Said

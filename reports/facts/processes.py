@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import product
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import intervals, reading
 from reports.data.dataset import Dataset, Point, Row
 

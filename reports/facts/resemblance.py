@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import fastest
 from reports.data.dataset import Row
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Row

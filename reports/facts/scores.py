@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
 from harness.catalog.promises import FASTEST
 from harness.catalog.roofs import KEYS, ROWS
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import promises
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row

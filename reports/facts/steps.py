@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio, Row

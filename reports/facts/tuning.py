@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.catalog import techniques
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import SERIES
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Ladder, Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data import machines

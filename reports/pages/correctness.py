@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from harness.catalog import experiments, planted, sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.operators.attention.problem import Problem
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import LABELS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import own
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import fastest, reading, results
 from reports.data.dataset import Row
 from reports.data.names import label

@@ -20,7 +20,8 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Row

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention.articles import Article
+from harness.operators.attention.problem import Problem
 from harness.rows import reading, results
 from harness.rows.reading import tile_slug
 from reports.data import links, machines

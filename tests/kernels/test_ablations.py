@@ -23,13 +23,13 @@ from cuda_kernels import patched
 from harness import variants
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
-from harness.catalog.entries import Ablation
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Ablation, Tile
 from harness.inspection.survey import MEASURED, Cell
 from harness.measure import gate as gates
 from harness.operators.attention import gap as ledger
 from harness.operators.attention import inputs
 from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.problem import Problem
 from harness.setup import doctor
 from harness.variants import cuda, instruction_order, machine_code
 from tests.support import chosen, proven

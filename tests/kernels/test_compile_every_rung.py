@@ -17,9 +17,9 @@ import pytest
 from harness import variants
 from harness.catalog import techniques
 from harness.catalog.cases import Case, origin
-from harness.catalog.problem import Problem
 from harness.inspection import survey
 from harness.inspection.survey import Cell
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from harness.setup import doctor
 from tests.support import children, chosen, proven

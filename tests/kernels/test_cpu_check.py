@@ -14,8 +14,8 @@ from cuda_kernels.toolchain import ToolchainError
 from harness import cli
 from harness.catalog import sources
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem
 from harness.measure import service, worker
+from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Verdict
 from harness.rows import tables
 from tests.support.checkout import executable

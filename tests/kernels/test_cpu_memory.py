@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from harness import cli
-from harness.catalog.problem import Problem
 from harness.cli import output
 from harness.inspection import memory
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from tests.support.cpu_run import run
 

@@ -22,13 +22,13 @@ import torch
 from cuda_kernels import cpu_build
 from harness import variants
 from harness.catalog import sources, techniques
-from harness.catalog.entries import Technique
-from harness.catalog.problem import DTYPES, LAYOUTS, Problem, Tile
+from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
 from harness.operators.attention.api import FLAGSHIP
 from harness.operators.attention.inputs import DISTRIBUTIONS
+from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 from tests.support import chosen, cpu_run, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
@@ -289,7 +289,7 @@ def test_an_offset_of_32_bits_is_found(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(whole, f"static_cast<int>({whole})"))
     code = """
 from pathlib import Path
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from tests.support import cpu_run
 o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"), Path({root!r}))
 print("whole" if o.isfinite().all() else "not whole")

@@ -18,9 +18,9 @@ import pytest
 from cuda_kernels import cpu_build, cpu_library, includes
 from harness.catalog import planted, techniques
 from harness.catalog.planted import Bug
-from harness.catalog.problem import Problem
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
+from harness.operators.attention.problem import Problem
 from tests.support.cpu_run import copied, run
 
 pytestmark = pytest.mark.spread

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from harness import variants
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.inspection import memory
 from harness.operators.attention.inspected import COUNTED
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from harness.variants import Case
 from reports.facts import agreement

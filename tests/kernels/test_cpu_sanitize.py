@@ -14,7 +14,7 @@ from tests.conftest import CHECKOUT
 
 PROGRAM = """
 from tests.support.cpu_run import run
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 
 result = run("{name}", Problem(1, 2, 1, 128, 256, 64, "fp16", {causal}), seed=1, counters=True, sanitize=True)
 assert result.code == 0, result.diagnosis

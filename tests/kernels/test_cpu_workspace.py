@@ -8,8 +8,9 @@ import pytest
 
 from cuda_kernels import cpu_build
 from harness import variants
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.measure import arenas
+from harness.operators.attention.problem import Problem
 
 PROBLEM = Problem(1, 3, 3, 64, 64, 64, "fp16")
 COUNTER = "atom_inc(static_cast<uint32_t*>(args.workspace) + ctaid_x() + {beyond}, THREADS - {last});\n  "

@@ -11,7 +11,8 @@ import pytest
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.variants import cubins, tritons
 
 TECHNIQUE = techniques.get("cluster_multicast")

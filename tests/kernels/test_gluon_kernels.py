@@ -14,9 +14,9 @@ import pytest
 from harness import variants
 from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Technique, Tile
 from harness.inspection import survey
+from harness.operators.attention.problem import Problem
 from tests.support import gluon
 from tests.support.programs import changed_lines, normalized
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility.child import disassembled
+from harness.operators.attention.problem import Problem
 from harness.variants import instruction_order
 from tests.support import gluon
 

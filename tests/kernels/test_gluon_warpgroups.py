@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from tests.support import gluon
 
 pytestmark = pytest.mark.spread

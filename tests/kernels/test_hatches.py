@@ -8,9 +8,10 @@ import pytest
 
 from harness import variants
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility import programs
 from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.problem import Problem
 from harness.variants import tritons
 
 

@@ -17,9 +17,10 @@ import pytest
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, origin
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.inspection.survey import MEASURED, Cell
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import Problem
 from tests.support import proven
 
 pytestmark = pytest.mark.spread

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.setup import bootstrap
 from tests.support.checkout import copied
 

@@ -10,12 +10,13 @@ import pytest
 
 from harness.catalog import cases, sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility import programs
 from harness.expressibility.claims import RELEASES
 from harness.operators.attention import tiles
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.problem import Problem
 from harness.variants import tritons
 
 # Both files install what they lack, into the same folders: one process runs them.

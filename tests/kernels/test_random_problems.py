@@ -14,10 +14,10 @@ from experiments.attention.random_problems import HEAD_DIMS, LONGEST
 from harness import flash_attention
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
-from harness.catalog.problem import DTYPES, Problem
 from harness.measure import gate as gates
 from harness.operators.attention import api as plain
 from harness.operators.attention import inputs, numerics
+from harness.operators.attention.problem import DTYPES, Problem
 from harness.rows.results import gpu_slug
 from harness.variants import load, prebuild
 from tests.support import cpu_run

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from reports.facts import filling
 from tests.support import children, dealt_tiles
 from tests.support.cpu_kernels import launch

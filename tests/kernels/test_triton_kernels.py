@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import LADDERS
 from harness.measure import arenas
 from harness.operators.attention import reference
 from harness.operators.attention import tiles as tiles_of_the_catalog
+from harness.operators.attention.problem import Problem
 from harness.operators.errors import Diagnosed
 from harness.variants import interpreter, machine_code
 from tests.conftest import CHECKOUT as ROOT

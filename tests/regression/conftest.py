@@ -19,8 +19,8 @@ import pytest
 
 from experiments.attention.ladder import EXPERIMENT
 from harness.catalog.cases import Case, of_experiment
-from harness.catalog.problem import ANCHOR
 from harness.measure import runner
+from harness.operators.attention.problem import ANCHOR
 from harness.rows import compare, results, schema
 from harness.rows.frame import frame, table
 from tests.conftest import CHECKOUT, why_no_gpu

@@ -33,7 +33,8 @@ def main(request: str, *exchanged: str) -> None:
     from triton.backends.nvidia.driver import CudaDriver
 
     from harness.catalog.cases import Case
-    from harness.catalog.problem import Problem, Tile
+    from harness.catalog.entries import Tile
+    from harness.operators.attention.problem import Problem
     from harness.variants import cubin_child, cubins
     from harness.variants import triton as language
     from triton_kernels.attention import specialization

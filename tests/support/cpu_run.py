@@ -18,10 +18,10 @@ from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import variants
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.operators.attention import inputs
 from harness.operators.attention.arguments import defines, structure
+from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Sample
 from harness.variants.cuda import workspace_bytes
 from harness.variants.cuda_on_cpu import left_in

@@ -8,7 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from triton_kernels.attention.hopper.flagship import _head_by_head, _sections
 
 

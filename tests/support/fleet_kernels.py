@@ -20,10 +20,10 @@ import typer
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Technique, Tile
 from harness.measure import fleet, runner
 from harness.measure.worker import Deadlines
+from harness.operators.attention.problem import Problem
 from tests.support import fake_kernels
 from tests.support.fake_kernels import available, environment_of, prebuild, same_program
 

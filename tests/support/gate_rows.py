@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]

@@ -9,8 +9,9 @@ from typing import Any
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.inspection.survey import MEASURED
+from harness.operators.attention.problem import Problem
 from harness.variants import machine_code
 from tests.support import proven
 

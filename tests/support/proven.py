@@ -16,11 +16,12 @@ import pytest
 
 from cuda_kernels import build, toolchain
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility import matrix, verdicts
 from harness.expressibility.survey import Todo
 from harness.inspection import survey
 from harness.inspection.survey import Cell
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from harness.setup import doctor
 from harness.variants.cuda import constants, cuda_compiler

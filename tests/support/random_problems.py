@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from experiments.attention.random_problems import BATCHES, GROUP, HEAD_DIMS, HEADS_KV
-from harness.catalog.problem import DTYPES, LAYOUTS, Problem
 from harness.operators.attention.inputs import DISTRIBUTIONS
+from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 
 SEED = int(os.environ.get("RANDOM_PROBLEMS") or random.SystemRandom().randrange(2**32))
 """Of what Hypothesis draws; RANDOM_PROBLEMS=<the seed that a run printed> draws the same again."""

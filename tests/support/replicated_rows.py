@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]

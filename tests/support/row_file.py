@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 
 Row = dict[str, Any]

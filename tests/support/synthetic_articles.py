@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.catalog import experiments, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article
+from harness.operators.attention.problem import Problem
 from tests.support.synthetic_rows import ENVIRONMENT, make, samples
 
 Row = dict[str, Any]

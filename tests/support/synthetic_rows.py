@@ -9,7 +9,8 @@ from itertools import product
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows.results import SCHEMA
 
 Row = dict[str, Any]

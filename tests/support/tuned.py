@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention import tiles
 from harness.operators.attention.api import FLAGSHIP
 

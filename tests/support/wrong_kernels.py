@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 
 LOG2_E = 1.4426950408889634
 SQUARE = Problem(1, 2, 2, 128, 128, 64, "bf16")

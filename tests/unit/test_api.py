@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness import api, bench, check
-from harness.catalog.problem import Problem
 from harness.catalog.sources import ROOT
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from tests.support import commands, own_kernels
 from tests.support.readme import copied_kernel, my_kernel

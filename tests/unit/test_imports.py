@@ -246,7 +246,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
     ("file", "source"),
     [
         ("harness/catalog/techniques.py", "import torch"),
-        ("harness/measure/timing.py", "from harness.catalog.problem import Problem"),
+        ("harness/measure/timing.py", "from harness.operators.attention.problem import Problem"),
         ("harness/measure/timing.py", "def f():\n    from harness.operators.attention import inputs"),
         ("harness/operators/attention/numerics.py", "from harness.measure import timing"),
         ("harness/measure/runner.py", "import triton_kernels.attention.ampere.scalar"),
@@ -255,7 +255,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("harness/variants/peers.py", "import pandas"),
         ("harness/measure/fleet.py", "import ray"),
         ("harness/cli/spreading.py", "def f():\n    import ray"),
-        ("triton_kernels/attention/ampere/scalar.py", "from harness.catalog.problem import Problem"),
+        ("triton_kernels/attention/ampere/scalar.py", "from harness.operators.attention.problem import Problem"),
         (
             "triton_kernels/attention/ampere/x.py",
             "from triton_kernels.attention.ampere import scalar\nlaunch = scalar.launch",

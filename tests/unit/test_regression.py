@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention import tiles
 from tests.conftest import CHECKOUT
 from tests.regression.conftest import cases

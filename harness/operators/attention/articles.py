@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
+from harness.operators.attention.problem import Problem
 
 OWN_CODE_GPU = "NVIDIA H200"
 """The GPU that every `own_code` was measured on."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.ablations import ABLATIONS
+from harness.operators.attention.problem import Problem
 
 FLAGSHIP = "flagship"
 VOCABULARY, ORDERED, WITH_INTEGERS = "triton_vocabulary", "vocabulary_head_by_head", "vocabulary_with_integers"

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.problem import ANCHOR, Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention import gap
 from harness.operators.attention.gap import FLAGSHIP, SHARED, SQUARE, TRITON, WAYS, Term, at, at_their_tiles, shape
+from harness.operators.attention.problem import ANCHOR, Problem
 
 EXPERIMENT = "what_triton_misses"
 HEADLINE = Problem.square(4, 16, 4096, 128)

@@ -58,6 +58,7 @@ class Problem:
     layout: str = "bhsd"
     operator: ClassVar[str] = "attention"
     example: ClassVar[str] = "b4-h16-n4096-d128-bf16-causal"
+    words: ClassVar[tuple[str, ...]] = (*DTYPES, *LAYOUTS, "causal", "full")
     tile_field: ClassVar[str] = "head_dim"
 
     def __post_init__(self) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog.cases import Case, source_sha256
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.sources import CACHE
+from harness.operators.attention.problem import Problem
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.operators.attention import arguments, inputs
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import validate
 from harness.operators.protocol import Sample
 from tests.support.wrong_kernels import around

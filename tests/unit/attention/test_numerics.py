@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
+from harness.operators.attention.problem import Problem
 from tests.support.launches import gate
 from tests.support.wrong_kernels import RAGGED, SQUARE, WRONG, OIn16Bits, StaleOutput, Tiled, around
 

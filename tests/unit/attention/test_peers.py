@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from harness import operators, variants
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
 from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention.problem import Problem
 
 PROBLEM = Problem(1, 2, 1, 64, 96, 64, "fp16", True, "bhsd")
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from experiments.attention.correctness import WITHOUT_GPU
-from harness.catalog.problem import Problem
 from harness.operators.attention.operator import OPERATOR
+from harness.operators.attention.problem import Problem
 from tests.support import wrong_kernels
 from tests.support.launches import gate
 from tests.support.wrong_kernels import Tiled

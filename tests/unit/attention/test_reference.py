@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
+from harness.operators.attention.problem import Problem
 
 PROBLEM = Problem(2, 4, 2, 50, 70, 64, "bf16")
 PROBLEMS = {

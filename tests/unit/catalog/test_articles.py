@@ -6,9 +6,10 @@ import pytest
 
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Step
 from harness.operators.attention.inputs import DISTRIBUTIONS
+from harness.operators.attention.problem import Problem
 from harness.rows import reading, results
 
 ARTICLES = {name: experiments.article(name) for name in experiments.about_articles()}

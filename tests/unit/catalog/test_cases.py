@@ -12,7 +12,8 @@ import pytest
 from experiments.attention import random_problems
 from harness.catalog import experiments, sources, techniques, tiles
 from harness.catalog.cases import declined, of_experiment
-from harness.catalog.problem import DTYPES, LAYOUTS, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import DTYPES, LAYOUTS
 
 FIRST_RANDOM = ["b1-h6k2-n2151-d64-bf16-causal-bshd", "b2-h12k3-q1878k600-d128-fp16-causal"]
 RANDOM_SHA256 = "ddf7ed0760406e99957b8a2450ee5d1e01398d21b4778fdb7ec17bc06ff9e300"

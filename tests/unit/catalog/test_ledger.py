@@ -8,7 +8,7 @@ import pytest
 
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.claims import CLAIMS

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Technique, Tile
 from harness.operators.attention.ladders import hopper
+from harness.operators.attention.problem import Problem
 
 
 def test_a_rung_whose_parent_is_not_there_yet_stands_on_the_nearest_ancestor() -> None:

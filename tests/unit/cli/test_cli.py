@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 from harness import cli, operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
-from harness.catalog.problem import Problem
 from harness.cli import options, output
 from harness.inspection import survey
 from harness.machine import environment
@@ -31,6 +30,7 @@ from harness.measure.fleet import Work
 from harness.operators.attention import tiles
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.operator import OPERATOR
+from harness.operators.attention.problem import Problem
 from harness.rows import record, results, summary, tables
 from harness.setup import bootstrap
 from harness.setup.script import PAGES

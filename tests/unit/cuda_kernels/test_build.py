@@ -14,9 +14,9 @@ import pytest
 from cuda_kernels import build, toolchain
 from harness import variants
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem
 from harness.measure import arenas
 from harness.measure import gate as gates
+from harness.operators.attention.problem import Problem
 from harness.variants import Case
 
 KERNEL = "attention/ampere/xor_swizzle"

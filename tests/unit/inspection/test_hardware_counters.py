@@ -10,10 +10,11 @@ import pytest
 
 from harness.catalog import techniques
 from harness.catalog.cases import origin
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.inspection import hardware_counters
 from harness.machine import cuda_tools
 from harness.operators.attention import inspected
+from harness.operators.attention.problem import Problem
 from harness.rows import record, results
 from harness.variants import Case
 from tests.support.checkout import executable

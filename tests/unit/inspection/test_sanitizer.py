@@ -14,7 +14,7 @@ import pytest
 
 from harness import variants
 from harness.catalog import techniques
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools

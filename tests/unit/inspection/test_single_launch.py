@@ -14,9 +14,9 @@ import torch
 from cuda_kernels import cpu_build
 from harness import variants
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
 from harness.inspection import single_launch
 from harness.operators.attention import inputs, reference
+from harness.operators.attention.problem import Problem
 from harness.variants import Case
 from tests.conftest import CHECKOUT
 

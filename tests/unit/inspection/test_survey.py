@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.catalog.problem import Problem
 from harness.inspection import survey
+from harness.operators.attention.problem import Problem
 from harness.rows import making, results
 from harness.variants import Case
 from reports.data.loading import of_compilers

@@ -16,10 +16,11 @@ import pytest
 
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.cli import spreading
 from harness.measure import fleet, ray_hands
 from harness.measure.fleet import Answer, Lost, Work
+from harness.operators.attention.problem import Problem
 from harness.rows import making, results, schema
 
 PROBLEMS = tuple(Problem.square(1, 2, length, 64) for length in (512, 4096, 1024, 2048))

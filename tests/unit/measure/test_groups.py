@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.measure import groups
+from harness.operators.attention.problem import Problem
 from harness.variants import Case
 
 PROBLEM = Problem.square(4, 16, 4096, 128)

@@ -14,10 +14,11 @@ import torch
 
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Tile
 from harness.measure import arenas, effort, groups, runner
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
+from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
 from harness.variants import interpreter
 from harness.variants.own import OwnFunction

@@ -74,7 +74,7 @@ def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
 
 
 def test_a_unit_of_attention_is_counted_as_the_harness_counts_it() -> None:
-    from harness.catalog.problem import Problem
+    from harness.operators.attention.problem import Problem
 
     assert roofs.unit_flop(128) == Problem(1, 1, 1, roofs.ROWS, roofs.KEYS, 128).flops
 

@@ -22,12 +22,12 @@ import pytest
 
 from harness.catalog import techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.entries import Technique
-from harness.catalog.problem import Experiment, Problem, Tile
+from harness.catalog.entries import Experiment, Technique, Tile
 from harness.machine import environment
 from harness.measure import runner, service, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final

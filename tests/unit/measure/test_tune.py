@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.entries import Limit, Technique
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Limit, Technique, Tile
 from harness.machine import environment
 from harness.measure import tune
 from harness.measure.worker import Deadlines
 from harness.operators.attention import tiles
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from tests.support import fake_kernels
 

@@ -10,8 +10,8 @@ import pytest
 
 from experiments.attention import what_triton_costs
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
 from harness.inspection import hardware_counters
+from harness.operators.attention.problem import Problem
 from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import slug, tflops

@@ -9,8 +9,9 @@ import pytest
 
 from harness import operators
 from harness.catalog import experiments, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import TECHNIQUES
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset
 from reports.draw import errors

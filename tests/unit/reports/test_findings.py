@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.expressibility import matrix as proofs
 from harness.expressibility import verdicts
 from harness.expressibility.claims import VERSIONS
 from harness.operators.attention.claims import CLAIMS
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from reports import build
 from reports.data.dataset import Dataset, Row

@@ -10,9 +10,9 @@ import pytest
 from cuda_kernels import toolchain
 from harness.catalog import own, techniques
 from harness.catalog.cases import Case
-from harness.catalog.problem import Problem
 from harness.catalog.sources import ROOT, kernel_file
 from harness.cli import own_page
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports import build
 from reports.facts import resemblance

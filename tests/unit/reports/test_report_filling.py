@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.roofs import PEAK
+from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import filling
 from reports.pages import common

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from markupsafe import escape
 
-from harness.catalog.problem import Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.gap import CAUSES, GLUON, TERMS, TLX, TRITON, WAYS, Term
 from harness.rows.gap import Ledger
 from reports.data.dataset import Dataset

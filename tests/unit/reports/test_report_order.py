@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from reports.facts import resources
 from reports.pages import technique
 from tests.support import synthetic_rows as synthetic

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows import results
 from reports.data import machines
 from reports.data.dataset import Point, fastest, why

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import get, reference_tile
+from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import answer, findings
 from reports.facts.versions import beside, compiled

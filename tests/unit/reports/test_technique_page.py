@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention import inspected
+from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.facts import counters, resources, sanitizers

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import compare, stats
 from harness.rows.frame import frame, table
 from tests.support import replicated_rows as replicated

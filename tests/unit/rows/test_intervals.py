@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import intervals, noise, results
 from tests.support import replicated_rows as replicated
 

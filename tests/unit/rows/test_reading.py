@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.operators.attention.operator import OPERATOR
+from harness.operators.attention.problem import Problem
 from harness.rows import reading
 
 PROBLEM, WIDE = Problem.square(4, 16, 4096, 128), Tile(192, 80, 2, 12)

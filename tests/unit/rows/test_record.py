@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows import record, results, reusable
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import OF_KINDS, write_recorded

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques
-from harness.catalog.problem import ALL_PEERS
 from harness.expressibility.claims import RIVALS
+from harness.operators.attention.problem import ALL_PEERS
 from harness.rows import compare, record, results, schema
 from tests.conftest import CHECKOUT
 from tests.support.row_file import ENVIRONMENT, GATE, OF_KINDS, TIMING, write, write_recorded

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
+from harness.operators.attention.problem import Problem
 from harness.rows import reading, scorecard
 from tests.support import ledger_rows, synthetic_articles
 from tests.support import synthetic_rows as synthetic

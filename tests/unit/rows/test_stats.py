@@ -12,7 +12,7 @@ import pandas
 import pytest
 from scipy.stats import binomtest
 
-from harness.catalog.problem import Problem
+from harness.operators.attention.problem import Problem
 from harness.rows import stats
 from harness.rows.frame import frame, table
 from tests.support import replicated_rows as replicated

@@ -23,10 +23,11 @@ import torch
 
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, of_experiment, source_sha256
+from harness.catalog.entries import Tile
 from harness.catalog.experiments import load as load_experiment
-from harness.catalog.problem import Problem, Tile
 from harness.measure import runner
 from harness.operators.attention import tiles as tiles_of
+from harness.operators.attention.problem import Problem
 from harness.variants import (
     LaunchError,
     Unsupported,

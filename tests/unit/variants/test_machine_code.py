@@ -17,8 +17,8 @@ import pytest
 from cuda_kernels import build
 from harness import variants
 from harness.catalog import sources, techniques
-from harness.catalog.problem import Problem
 from harness.inspection.survey import MEASURED
+from harness.operators.attention.problem import Problem
 from harness.setup import doctor
 from harness.variants import Case, compiling, machine_code
 from tests.support import children

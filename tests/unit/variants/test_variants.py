@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from cuda_kernels import cpu_build
-from harness.catalog.problem import Problem, Tile
+from harness.catalog.entries import Tile
 from harness.measure import arenas
+from harness.operators.attention.problem import Problem
 from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 
 

@@ -1,6 +1,0 @@
-"""Names that moved: problems to their operator, tiles and experiments to catalog.entries."""
-
-from harness.catalog.entries import MODES, Experiment, Tile
-from harness.operators.attention.problem import ALL_PEERS, ANCHOR, DTYPES, LAYOUTS, PEERS, Problem
-
-__all__ = ["ALL_PEERS", "ANCHOR", "DTYPES", "LAYOUTS", "MODES", "PEERS", "Experiment", "Problem", "Tile"]
