@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.catalog.entries import Ablation, Ladder, Technique, Tile
+    from harness.catalog.promises import Promise
 
 Tensors = Mapping[str, "Tensor"]
 """Inputs and outputs of a launch, by name."""
@@ -281,6 +282,10 @@ class Operator:
     """What gate rows from before there were versions have in place of this one."""
     claims: Callable[[], Any] | None = None
     """CLAIMS, OF_RIVALS, EXTRA and ASKED: what each language can say of the techniques, and of what is no rung."""
+    promises: Callable[[], tuple[Promise, ...]] = tuple
+    """The ratios that the scorecard follows."""
+    prices: Callable[[], Any] | None = None
+    """What each term of a gap between two kernels is measured by, as operators/attention/prices.py says it."""
 
     @property
     def comparison(self) -> str:

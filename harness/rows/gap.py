@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from harness import operators
 from harness.catalog.entries import Tile
-from harness.operators.attention import prices
-from harness.operators.attention.gap import FLAGSHIP, TRITON, Term
-from harness.operators.attention.prices import EXPERIMENT, OVER_ANCHOR, Price
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import stats
 from harness.rows.stats import Estimate, Interval
 
@@ -43,7 +41,7 @@ class Line:
     """A term on one problem. `size` is its share of the gap, None if it could not be measured; `why` says what is
     missing. `counts`: false if another term contains it."""
 
-    term: Term
+    term: Any
     cause: str
     size: Estimate | None
     counts: bool
@@ -53,14 +51,15 @@ class Line:
 @dataclass(frozen=True)
 class Ledger:
     """The way from `start` to the flagship on one problem, over all boards or on one. `rows`: kernel -> the timing that
-    counts; `refused`: kernel -> why it has none."""
+    counts; `refused`: kernel -> why it has none; `prices`: what the operator measures terms by."""
 
+    prices: Any
     problem: Problem
     tile: Tile
     rows: Mapping[str, Row]
     refused: Mapping[str, str]
     timings: stats.Timings
-    start: str = TRITON
+    start: str
     board: str | None = None
     overall: Ledger | None = None
     """Of a ledger of one board: the one of all boards."""
@@ -76,7 +75,7 @@ class Ledger:
     @cached_property
     def gap(self) -> Estimate | None:
         """The flagship over `start`."""
-        return self.estimate({FLAGSHIP: 1.0, self.start: -1.0})
+        return self.estimate({self.prices.FLAGSHIP: 1.0, self.start: -1.0})
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -86,7 +85,7 @@ class Ledger:
     @cached_property
     def remainder(self) -> Estimate | None:
         """The gap less all terms that were measured."""
-        weights = defaultdict(float, {FLAGSHIP: 1.0, self.start: -1.0})
+        weights = defaultdict(float, {self.prices.FLAGSHIP: 1.0, self.start: -1.0})
         for price in self._added:
             for kernel, weight in price.weights.items():
                 weights[kernel] -= weight
@@ -143,8 +142,9 @@ class Ledger:
         counted = {kernel: weight for kernel, weight in weights.items() if abs(weight) > 1e-9}
         if not counted or not set(counted) <= set(self.rows):
             return None
-        linked = [self._together({kernel: 1.0, by: -1.0}, set()) for kernel, by in OVER_ANCHOR.items()]
-        if all(by in counted for by in OVER_ANCHOR.values()):
+        over = self.prices.OVER_ANCHOR
+        linked = [self._together({kernel: 1.0, by: -1.0}, set()) for kernel, by in over.items()]
+        if all(by in counted for by in over.values()):
             return linked[0].minus(linked[1]) if linked[0] and linked[1] else None
         return self._together(counted, self._whole)
 
@@ -155,19 +155,19 @@ class Ledger:
         return self.timings.estimate(of_programs, beside=self._programs(beside), board=self.board)
 
     @cached_property
-    def _prices(self) -> list[Price]:
-        return prices.prices(self.problem, self.tile, self.start, self.rows)
+    def _prices(self) -> list[Any]:
+        return self.prices.prices(self.problem, self.tile, self.start, self.rows)
 
     @cached_property
     def _whole(self) -> set[str]:
         """The kernels of the sum."""
-        ends = {FLAGSHIP, self.start}
+        ends = {self.prices.FLAGSHIP, self.start}
         return ends.union(*(price.weights for price in self._added)) if self._met(ends) else set()
 
     @cached_property
-    def _added(self) -> list[Price]:
+    def _added(self) -> list[Any]:
         """The prices in the sum: those that some group timed with the gap and all prices before them."""
-        whole, found = {FLAGSHIP, self.start}, []
+        whole, found = {self.prices.FLAGSHIP, self.start}, []
         for price in self._prices:
             if price.counts and self._met(whole | set(price.weights)):
                 whole |= set(price.weights)
@@ -180,7 +180,7 @@ class Ledger:
     def _programs(self, kernels: set[str]) -> list[str]:
         return [self.rows[kernel]["program"] for kernel in kernels]
 
-    def _line(self, price: Price) -> Line:
+    def _line(self, price: Any) -> Line:
         size = self.estimate(price.weights)
         missing = [kernel for kernel in price.weights if kernel not in self.rows]
         why = "; ".join(f"{kernel}: {self.refused.get(kernel, 'not measured yet')}" for kernel in missing)
@@ -192,20 +192,22 @@ class Ledger:
 
 
 def ledgers(timing: DataFrame, code: DataFrame, timings: stats.Timings | None = None) -> list[Ledger]:
-    """The ledger of every problem of the experiment that has a row: HEADLINE first, then short before long. All tables
-    are of one GPU; `code` says which kernels have maxima of integers."""
+    """The ledger of every problem that was timed for an operator's gap, in the operator's order. All tables are of one
+    GPU; `code` has the main loops."""
     timings = timings or stats.Timings(timing)
-    rows = timing[(timing.experiment == EXPERIMENT) & (timing.purpose == "timing") & (timing["mode"] != "sustained")]
-    found = [_ledger(Problem.parse(slug), here, code, timings) for slug, here in rows.groupby("problem")]
-    return sorted(filter(None, found), key=_place)
+    found = []
+    for operator in operators.every():
+        if operator.prices:
+            prices = operator.prices()
+            rows = timing[(timing.operator == operator.name) & (timing.experiment == prices.EXPERIMENT)]
+            rows = rows[(rows.purpose == "timing") & (rows["mode"] != "sustained")].sort_values("time", kind="stable")
+            of_problems = {operator.problem.parse(slug): here for slug, here in rows.groupby("problem")}
+            for problem in sorted(of_problems, key=prices.place):
+                found.append(_ledger(prices, problem, of_problems[problem], code, timings))
+    return list(filter(None, found))
 
 
-def _place(one: Ledger) -> tuple[bool, int, int, bool]:
-    return one.problem != prices.HEADLINE, one.problem.seq_q, -one.problem.head_dim, one.problem.causal
-
-
-def _ledger(problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.Timings) -> Ledger | None:
-    rows = rows.sort_values("time", kind="stable")
+def _ledger(prices: Any, problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.Timings) -> Ledger | None:
     tiles = rows.tile[rows.technique.isin(prices.ablations(problem)) & (rows.tile != "")]
     if tiles.empty:
         return None
@@ -227,7 +229,7 @@ def _ledger(problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.T
         elif not row["current"]:
             refused[kernel] = "only rows of an earlier version of the kernel"
     refused = {kernel: why for kernel, why in refused.items() if kernel not in found}
-    return Ledger(problem, tile, found, refused, timings)
+    return Ledger(prices, problem, tile, found, refused, timings, prices.START)
 
 
 def _maxima(problem: Problem, code: DataFrame) -> dict[Any, int]:

@@ -1,4 +1,4 @@
-"""The ratios that the project follows (harness/operators/<operator>/promises.py), from tables of rows.
+"""The ratios that the project follows (operators/<operator>/promises.py), from tables of rows.
 
 A ratio compares two timings of one interleaved group; only speeds that an article's own code reached are quoted, and
 the entry says so. Timings of an earlier version of a kernel do not count.
@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.promises import FASTEST, Promise
-from harness.operators.attention.gap import FLAGSHIP, TRITON
-from harness.operators.attention.prices import GOAL, HEADLINE
-from harness.operators.attention.promises import promises
 from harness.rows import gap, stats
 
 if TYPE_CHECKING:
@@ -51,25 +49,28 @@ def scorecard(timing: DataFrame, gate: DataFrame, code: DataFrame) -> dict[str, 
     `ours` and `theirs` are of the `run`. Intervals are stats.Interval.to_dict(). `caveats` are sentences without an
     end: failed gates, and times that CUPTI does not confirm.
 
-    The value of GAP_EXPLAINED is the share on gap.HEADLINE; the entry has a `goal`, and its cells have `boards`, board
-    -> share, and `missed`: where the share is below the goal, ALL_BOARDS or the name of one.
+    The value of GAP_EXPLAINED is the share on the operator's headline problem; the entry has a `goal`, and its cells
+    have `boards`, board -> share, and `missed`: where the share is below the goal, ALL_BOARDS or the name of one.
     """
     timings = stats.Timings(timing)
     own = timing[timing.assembler == "own"]
-    asked = {promise.experiment for promise in promises()}
+    promises = [promise for operator in operators.every() for promise in operator.promises()]
+    asked = {promise.experiment for promise in promises}
     rows = _by_experiment(own[(own.purpose == "timing") & own.experiment.isin(asked)])
     entries = []
     known = timing[timing.gpu.notna()]
     for gpu, major in sorted(set(zip(known.gpu, known.major, strict=True))):
         doubts = Doubts(own[own.gpu == gpu], gate[(gate.gpu == gpu) & (gate.assembler == "own")])
-        for promise in promises():
+        for promise in promises:
             here = rows.get((gpu, promise.experiment, promise.mode), [])
             runs = promise.ladder and major in techniques.LADDERS[promise.ladder].capabilities
             if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
                 entries.append(_entry(promise, gpu, here, timings, doubts))
-        if major in techniques.LADDERS["hopper"].capabilities:
-            found = gap.ledgers(timing[timing.gpu == gpu], code, timings)
-            entries.append(_gap_explained(gpu, found, doubts))
+        ledgers = gap.ledgers(timing[timing.gpu == gpu], code, timings)
+        for prices in (operator.prices() for operator in operators.every() if operator.prices):
+            if major in techniques.LADDERS[prices.LADDER].capabilities:
+                mine = [one for one in ledgers if one.prices is prices]
+                entries.append(_gap_explained(gpu, prices, mine, doubts))
     return {"schema": SCHEMA, "entries": entries}
 
 
@@ -158,17 +159,17 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], timings: stats.Timings, 
     }
 
 
-def _gap_explained(gpu: str, found: list[gap.Ledger], doubts: Doubts) -> dict[str, Any]:
-    """How much of the gap between core Triton and the flagship has a cause, on each problem that was timed."""
+def _gap_explained(gpu: str, prices: Any, found: list[gap.Ledger], doubts: Doubts) -> dict[str, Any]:
+    """How much of the gap has a cause, on each problem that was timed."""
     cells = [_explained(one) for one in found]
-    headline = next((cell for cell in cells if cell["problem"] == HEADLINE.slug), {"reason": "not timed"})
-    reason = f"{HEADLINE.slug}: {headline['reason']}" if "reason" in headline else None
+    headline = next((cell for cell in cells if cell["problem"] == prices.HEADLINE.slug), {"reason": "not timed"})
+    reason = f"{prices.HEADLINE.slug}: {headline['reason']}" if "reason" in headline else None
     if not found:
-        reason = f"{gap.EXPERIMENT} was not run on this GPU: `twinkernels run {gap.EXPERIMENT}`"
+        reason = f"{prices.EXPERIMENT} was not run on this GPU: `twinkernels run {prices.EXPERIMENT}`"
     values = {cell["problem"]: cell["value"] for cell in cells if "value" in cell}
     return {
         "name": GAP_EXPLAINED,
-        "experiment": gap.EXPERIMENT,
+        "experiment": prices.EXPERIMENT,
         "ours": "cuda",
         "gpu": gpu,
         "quoted": None,
@@ -177,8 +178,10 @@ def _gap_explained(gpu: str, found: list[gap.Ledger], doubts: Doubts) -> dict[st
         "value": headline.get("value"),
         "interval": headline.get("interval"),
         "worst_cell": None if reason else min(values, key=values.__getitem__),
-        "goal": GOAL,
-        "caveats": doubts.about([one.rows[end] for end in (FLAGSHIP, TRITON) if end in one.rows] for one in found),
+        "goal": prices.GOAL,
+        "caveats": doubts.about(
+            [one.rows[end] for end in (prices.FLAGSHIP, prices.START) if end in one.rows] for one in found
+        ),
         "cells": cells,
     }
 
@@ -188,15 +191,17 @@ def _explained(one: gap.Ledger) -> dict[str, Any]:
         why = "; ".join(f"{kernel}: {reason}" for kernel, reason in one.refused.items())
         return {"problem": one.problem.slug, "reason": why or "no group timed both ends"}
     value, interval = one.explained
-    ours, theirs = one.rows[FLAGSHIP], one.rows[TRITON]
+    ends = one.prices.FLAGSHIP, one.prices.START
+    ours, theirs = (one.rows[end] for end in ends)
+    goal = one.prices.GOAL
     return {
         "problem": one.problem.slug,
         "value": value,
         "interval": interval.to_dict(),
         "boards": one.shares,
-        "missed": [where for where, share in {ALL_BOARDS: value, **one.shares}.items() if share < GOAL],
-        "ours": one.speed(FLAGSHIP),
-        "theirs": one.speed(TRITON),
+        "missed": [where for where, share in {ALL_BOARDS: value, **one.shares}.items() if share < goal],
+        "ours": one.speed(ends[0]),
+        "theirs": one.speed(ends[1]),
         "ours_is": _name(ours),
         "theirs_is": _name(theirs),
         "case": _case(ours),

@@ -64,5 +64,7 @@ OPERATOR = Operator(
         "flash_attention": deferred("harness.operators.attention.api", "flash_attention"),
         "register_flash_attention": deferred("harness.operators.attention.sdpa", "register_flash_attention"),
     },
+    promises=deferred("harness.operators.attention.promises", "promises"),
+    prices=partial(importlib.import_module, "harness.operators.attention.prices"),
     claims=partial(importlib.import_module, "harness.operators.attention.claims"),
 )

@@ -19,6 +19,10 @@ from harness.operators.attention.gap import FLAGSHIP, SHARED, SQUARE, TRITON, WA
 from harness.operators.attention.problem import ANCHOR, Problem
 
 EXPERIMENT = "what_triton_misses"
+LADDER = "hopper"
+"""GPUs that run it can run the experiment."""
+START = TRITON
+"""The kernel from which the first way starts."""
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.9
 """The share of the gap that is to have a cause on HEADLINE."""
@@ -44,6 +48,11 @@ class Price:
     def counts(self) -> bool:
         """True if the term is added, false if another term contains it."""
         return not self.term.part_of and self.term.step != (SHARED, TRITON)
+
+
+def place(problem: Problem) -> tuple[bool, int, int, bool]:
+    """Sorts problems: HEADLINE first, then short before long."""
+    return problem != HEADLINE, problem.seq_q, -problem.head_dim, problem.causal
 
 
 def name(
