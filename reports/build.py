@@ -32,12 +32,24 @@ from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
-from reports.facts import answer, findings, resources, versions
+from reports.facts import answer, resources
 from reports.facts.expressibility import Known, said
 from reports.facts.gains import plain
 from reports.facts.roofs import EXPERIMENT as ROOFS
 from reports.pages import article as article_pages
-from reports.pages import common, correctness, guide, index, ledger, listing, overview, own, prose, roofs
+from reports.pages import (
+    common,
+    correctness,
+    expressibility,
+    guide,
+    index,
+    ledger,
+    listing,
+    overview,
+    own,
+    prose,
+    roofs,
+)
 from reports.pages import technique as technique_page
 from reports.pages.anchors import anchored
 
@@ -190,10 +202,8 @@ def _jobs(
     timings; `compiled` and `inspected`: rows of compilers alone."""
     asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
 
-    def expressibility() -> dict[str, Any]:
-        found = findings.findings(known, main, answer.answer(main), inspected, hashes)
-        by_version = versions.compiled([*inspected, *main.newest], hashes)
-        return overview.expressibility(compiled, known, by_version, found, main)
+    def matrix() -> dict[str, Any]:
+        return expressibility.page(compiled, known, inspected, answer.answer(main), main)
 
     def of_experiment(data: Dataset, name: str) -> Job:
         path = experiment_path(data, name, main)
@@ -207,7 +217,7 @@ def _jobs(
     return [
         Job("index.html", "index.html", partial(index.page, main, datasets, known)),
         Job("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
-        Job("expressibility.html", "expressibility.html", expressibility),
+        Job("expressibility.html", "expressibility.html", matrix),
         Job("published.html", "published.html", partial(overview.published, main)),
         Job("regressions.html", "regressions.html", partial(overview.regressions, main)),
         *(

@@ -7,14 +7,11 @@ from typing import Any
 
 from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
-from harness.expressibility import matrix as proofs
-from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
-from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import noise
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset
 from reports.data.titles import THEMES, theme
-from reports.facts import answer, findings, history, matrix
+from reports.facts import answer, history, matrix
 from reports.facts.expressibility import LONG, Known
 from reports.facts.gains import gains
 from reports.facts.published import largest, steps
@@ -104,33 +101,3 @@ def programs(known: Known) -> set[str]:
     """The files of all proofs, from the root of the repository, with what a program needs beside it."""
     proofs = [shown.proof for said in known.values() for shown in said.proofs]
     return {path for proof in proofs for program in (proof.subject, proof.control) for path in files_of(program)}
-
-
-def expressibility(
-    compiled: Sequence[Row],
-    known: Known,
-    by_version: Sequence[Row],
-    found: findings.Findings,
-    data: Dataset,
-) -> dict[str, Any]:
-    """The whole matrix: every technique of the registry, and what has a probe and no rung, with its proofs. Above it
-    what it adds up to; below it what changed between versions, one kernel by each Triton, and the rivals' table."""
-    names = [name for asked in (*matrix.FIRST, *matrix.REST) for name in asked.cells]
-    ideas = proofs.techniques_of_matrix()
-    every = ideas | {name: "" for name in names if name not in ideas}
-    lines = [(name, idea, matrix.said_of(name, known)) for name, idea in every.items()]
-    return {
-        "lines": lines,
-        "has_page": {technique.name for technique in TECHNIQUES},
-        "languages": matrix.LANGUAGES,
-        "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in ASKED.items()],
-        "rivals": RIVALS,
-        "long": LONG,
-        "proven": proofs.proven(proofs.cells(compiled)),
-        "by_version": by_version,
-        "found": found,
-        "costs": {name: matrix.cost(data, found.problem, name).same for name in every} if found.problem else {},
-        "changes": findings.changes(known),
-        "gated": findings.gated(known, data),
-        "versions": VERSIONS,
-    }

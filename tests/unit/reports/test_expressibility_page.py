@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +16,12 @@ from harness.operators.attention.problem import Problem
 from harness.rows import results
 from reports import build
 from reports.data.dataset import Dataset, Row
-from reports.facts import expressibility, findings
-from reports.facts.expressibility import Known, Said
-from reports.pages import overview
+from reports.facts.expressibility import Known, Said, said
+from reports.pages import expressibility, overview
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import EMPTY, rendered
 
-HASHES = {(findings.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
+HASHES = {(expressibility.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
 
 
 def known(**grades: str) -> Known:
@@ -30,8 +30,8 @@ def known(**grades: str) -> Known:
     return found | {(name, "gluon"): Said(name, "direct") for name in grades}
 
 
-def page_of(given: Known, found: findings.Findings) -> str:
-    return " ".join(rendered("expressibility.html", overview.expressibility([], given, [], found, EMPTY)).split())
+def page_of(given: Known, data: Dataset = EMPTY, inspected: Sequence[Row] = ()) -> str:
+    return " ".join(rendered("expressibility.html", expressibility.page([], given, inspected, None, data)).split())
 
 
 def loop(backend: str, kept: int, **rest: Any) -> Row:
@@ -39,8 +39,9 @@ def loop(backend: str, kept: int, **rest: Any) -> Row:
     counted = {"under_products": {"exponentials": kept}, "all": {"exponentials": 66}}
     return {
         "kind": "code",
+        "time": synthetic.TIME,
         "status": "passed",
-        "technique": findings.OVERLAP,
+        "technique": expressibility.OVERLAP,
         "backend": backend,
         "arch": "sm_90a",
         "problem": problem.to_dict(),
@@ -53,67 +54,57 @@ def loop(backend: str, kept: int, **rest: Any) -> Row:
 
 def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
     given = known(wgmma="hint", padded_rows="hatch", pingpong="hatch", three_warpgroups="inexpressible")
-    found = findings.findings(given, EMPTY, None, [], {})
-    assert (found.techniques, sum(found.grades.values()), found.beyond) == (4, 4, 3)
-    assert list(found.gains["hatch"]) == ["padded_rows", "pingpong"]
-    assert found.written == {"gluon": 3, "tlx": 0}
-    page = page_of(given, found)
-    told = "its source writes 0, its compiler does 0 unasked, and 1 are hints"
-    assert f'Of <a href="#matrix">4 techniques</a> {told}' in page
+    found = expressibility.grades(given, {})
+    assert (found["techniques"], sum(found["grades"].values())) == (4, 4)
+    assert list(found["beyond"]["hatch"]) == ["padded_rows", "pingpong"]
+    assert found["written"] == {"gluon": 3, "tlx": 0}
+    page = page_of(given)
+    assert (
+        'Of <a href="#matrix">4 techniques</a> its source writes 0, its compiler does 0 unasked, and 1 are hints'
+        in page
+    )
     assert 'Impossible: <a href="#three_warpgroups-triton">Three consumer warpgroups</a>.' in page
     assert 'Of <a href="#matrix">these 3</a>, Gluon writes 3 and TLX 0.</li>' in page
+    assert "already swizzles the tiles that CUDA pads" in page
     assert "What the source only proposes" not in page, "no machine code was read"
+    other = page_of(known(pingpong="hatch"))
+    assert "already swizzles" not in other
+    assert "Nothing is impossible: each was reached in some form." in other
 
 
 def test_a_grade_with_a_fault_gives_nothing_back() -> None:
     given = known(cluster_multicast="hatch", pingpong="hatch")
     given |= {("cluster_multicast", "tlx"): Said("cluster_multicast", "direct", "fails")}
     given |= {("pingpong", "tlx"): Said("pingpong", "direct")}
-    assert findings.findings(given, EMPTY, None, [], {}).written == {"gluon": 2, "tlx": 1}
-
-
-def test_padded_rows_beyond_the_language_are_told_with_what_does_the_same() -> None:
-    """Else the loss would seem to be what they gain in CUDA."""
-    told = "What padded rows give in CUDA core Triton has already: its compiler swizzles the same tiles."
-    for name, there in (("padded_rows", True), ("pingpong", False)):
-        given = known(**{name: "hatch"})
-        page = page_of(given, findings.findings(given, EMPTY, None, [], {}))
-        assert (told in page) is there
-        assert "Nothing is impossible: each was reached in some form." in page
+    assert expressibility.grades(given, {})["written"] == {"gluon": 2, "tlx": 1}
 
 
 def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
     rows = [loop("cuda", 0), loop("triton", 66), loop("triton", 7, source_sha256="earlier"), loop("gluon", 3)]
-    kept = findings.findings(known(wgmma="hint"), EMPTY, None, rows, HASHES)
-    assert kept.kept == {"cuda": (0, 66), "gluon": (3, 66), "triton": (66, 66)}
-    page = page_of(known(wgmma="hint"), kept)
-    assert "CUDA and Gluon keep P V in flight, and 0 of 66 exponentials" in page
-    assert "(3 of 66 in Gluon)" in page
-    assert "instead, and 66 of 66 are. That is its kernel at 128x128-s2-w8;" in page
-    without = findings.findings(known(wgmma="hint"), EMPTY, None, [*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
-    assert without.kept["gluon"] is None
-    page = page_of({}, replace(without, techniques=1))
-    assert "CUDA keeps P V in flight" in page
+    data = Dataset("", False, (), HASHES)
+    said = "In machine code 0 of 66 exponentials are still there in CUDA (128x128-s2-w8), 3 of 66"
+    assert said in page_of(known(wgmma="hint"), data, rows)
+    found = expressibility.overlap([*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
+    assert {name: row["code"]["main_loop"]["under_products"]["exponentials"] for name, row in found.items()} == {
+        "cuda": 0,
+        "triton": 66,
+    }
 
 
-def test_the_hatch_that_was_timed_is_told_with_what_the_tools_found_in_it() -> None:
+def test_the_hatch_that_was_timed_is_on_the_page() -> None:
     tile, problem = techniques.reference_tile(techniques.get("softmax_lock"), 128), Problem.square(4, 16, 4096, 128)
 
     def timed(backend: str, tflops: float) -> Row:
         of = {"experiment": "hatches", "mode": "burst", "group": "g1", "samples_ms": [problem.flops / tflops / 1e9] * 5}
         return {**synthetic.make("timing", "softmax_lock", backend, problem, tile, **of), "source_sha256": backend}
 
-    race = {**timed("hatch", 1), "kind": "sanitizer", "tool": "racecheck", "status": "wrong", "reason": "a race"}
-    race["details"] = {"found": 1, "findings": ["a race at x.py:7"]}
     hashes = {("softmax_lock", backend): backend for backend in ("hatch", "triton")}
-    rows = [synthetic.ENVIRONMENT, timed("hatch", 400), timed("triton", 500), race]
-    found = findings.findings(known(padded_rows="hatch"), Dataset("NVIDIA H200", True, rows, hashes), None, [], {})
-    assert found.hatch
-    assert (found.hatch.problems, found.hatch.findings) == (1, {"racecheck": "a race at x.py:7"})
-    page = page_of(known(padded_rows="hatch"), found)
-    assert 'it runs at <a href="experiment/hatches.html">0.80 times</a> the speed of core Triton’s own kernel.' in page
-    assert "racecheck says of it: “a race at x.py:7”" in page
-    assert findings.timed_hatch(EMPTY) is None
+    rows = [synthetic.ENVIRONMENT, timed("hatch", 400), timed("triton", 500)]
+    page = page_of(known(padded_rows="hatch"), Dataset("NVIDIA H200", True, rows, hashes))
+    assert (
+        'runs at <a href="experiment/hatches.html">0.80 to 0.80 times</a> the speed of core Triton’s own kernel' in page
+    )
+    assert expressibility.timed_hatch(EMPTY) is None
 
 
 def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
@@ -123,38 +114,24 @@ def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
     cell = proofs.Cell("warp_specialized", "roles", "triton", dict.fromkeys(VERSIONS["triton"], mark))
     given = {("warp_specialized", "triton"): Said("warp_specialized", "hint", version="3.9.0", cell=cell)}
 
-    def gate(stages: int, status: str, **rest: Any) -> Row:
+    def gate(backend: str, stages: int, status: str, **rest: Any) -> Row:
         tile, problem = Tile(128, 64, stages, 8), Problem.square(1, 16, 1024, 64)
-        row = synthetic.make("gate", "producer_consumer", "triton", problem, tile, experiment=claim.gates)
+        row = synthetic.make("gate", "producer_consumer", backend, problem, tile, experiment=claim.gates)
         return {**row, "status": status, "source_sha256": "f" * 64, **rest}
 
-    rows = [synthetic.ENVIRONMENT, gate(2, "passed"), gate(3, "wrong", reason="elements of O are NaN")]
-    data = Dataset("NVIDIA H200", True, rows, {("producer_consumer", "triton"): "f" * 64})
-    page = rendered(
-        "expressibility.html",
-        overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
-    )
-    told = (
-        "what Triton 3.6.0 compiles is right at 128x64-s2-w8 and gives a "
-        '<span class="fault">wrong result</span> at 128x64-s3-w8 '
-    )
-    assert f"{told}(elements of O are NaN). <span" in " ".join(page.split())
-
-    def by(version: str, stages: int, status: str) -> Row:
-        return gate(stages, status) | {"backend": f"triton@{version}"}
-
-    rows += [by("3.7.1", 3, "wrong"), by("3.8.0", 3, "passed"), by("3.9.0", 3, "passed"), by("3.9.0", 2, "wrong")]
+    rows = [
+        *(gate("triton", 2, "passed"), gate("triton", 3, "wrong", reason="elements of O are NaN")),
+        *(gate("triton@3.7.1", 3, "wrong", reason="x"), gate("triton@3.8.0", 3, "passed")),
+    ]
     hashes = {("producer_consumer", backend): "f" * 64 for backend in ("triton", *techniques.AS_CUBINS)}
-    found = findings.gated(given, Dataset("NVIDIA H200", True, rows, hashes))["warp_specialized", "triton"]
-    assert (found.wrong_in, found.right_in) == (("3.7.1",), ("3.8.0", "3.9.0"))
-    told = "So does what Triton 3.7.1 compiles. What Triton 3.8.0 and 3.9.0 compile is right there."
-    data = Dataset("NVIDIA H200", True, rows, hashes)
-    page = rendered(
-        "expressibility.html",
-        overview.expressibility([], given, [], findings.findings(given, data, None, [], {}), data),
+    page = page_of(given, Dataset("NVIDIA H200", True, [synthetic.ENVIRONMENT, *rows], hashes))
+    said = (
+        'compiled by Triton 3.6.0: right at 128x64-s2-w8, <span class="fault">wrong result</span> at 128x64-s3-w8; '
+        '3.7.1: <span class="fault">wrong result</span> at 128x64-s3-w8; 3.8.0: right at 128x64-s3-w8. '
+        "The first: elements of O are NaN."
     )
-    assert f"(elements of O are NaN). {told}" in " ".join(page.split())
-    assert findings.gated(given, EMPTY) == {}
+    assert said in page
+    assert expressibility.gated(given, EMPTY) == {}
 
 
 def test_an_experiment_whose_gates_a_cell_names_has_rows_with_a_wrong_result() -> None:
@@ -173,14 +150,14 @@ def test_a_proof_says_how_it_is_seen_without_this_project_or_what_it_needs() -> 
     assert needs("tiles from a counter", "3.9.0") == ("this repository", False)
     assert needs("wgmma in CUDA", "") == needs("l2_policy in CUDA", "") == ("this repository and nvcc", False)
     recorded = results.read_recorded(build.ROOT / "recorded", "compilers", "expressibility")
-    page = page_of(expressibility.said(recorded), findings.findings({}, EMPTY, None, [], {}))
+    page = page_of(said(recorded))
     assert "<dt>without this project</dt><dd>it needs this repository and nvcc</dd>" in page
     assert "<dt>without this project</dt><dd>it needs this repository</dd>" in page
 
 
 def test_a_site_has_the_files_of_its_proofs_with_what_they_need_beside_them() -> None:
     recorded = results.read_recorded(build.ROOT / "recorded", "compilers", "expressibility")
-    files = overview.programs(expressibility.said(recorded))
+    files = overview.programs(said(recorded))
     assert "triton_kernels/probes/swizzle_box.py" in files
     assert "harness/operators/attention/rivals/cutile/assemble.py" in files
     assert all((sources.ROOT / path).is_file() for path in files)
@@ -199,7 +176,7 @@ def changing(name: str, *marks: tuple[str, str | None]) -> Said:
 
 
 def test_what_the_newest_version_does_no_more_comes_first() -> None:
-    said = [
+    cells = [
         changing("regained", ("hint", None), ("hint", "fails"), ("hint", "fails"), ("hint", None)),
         changing("gained", ("inexpressible", None), ("hint", None), ("hint", None), ("direct", None)),
         changing("lost_to_a_bug", ("hint", None), ("hint", "dropped"), ("hint", "dropped"), ("hint", "dropped")),
@@ -207,8 +184,8 @@ def test_what_the_newest_version_does_no_more_comes_first() -> None:
         changing("same", *[("hint", None)] * 4),
         Said("not_probed"),
     ]
-    found = findings.changes({(one.technique, "triton"): one for one in said})
-    assert [(change.technique, change.lost) for change in found] == [
+    found = expressibility.changes({(one.technique, "triton"): one for one in cells})
+    assert [(cell.technique, lost) for cell, _, lost in found] == [
         ("lost_to_a_bug", True),
         ("lost", True),
         ("regained", False),
