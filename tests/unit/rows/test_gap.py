@@ -1,0 +1,275 @@
+"""harness/rows/gap.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from harness.catalog.entries import Tile
+from harness.operators.attention import gap as catalog
+from harness.operators.attention.problem import Problem
+from harness.rows import gap, stats
+from harness.rows.frame import frame
+from harness.rows.gap import Ledger, Line
+from tests.support import ledger_rows as made
+from tests.support.tables import tables
+
+D64 = Problem.square(4, 32, 4096, 64)
+PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) for head_dim, causal in made.SAME]
+
+
+def of(rows: list[made.Row]) -> Ledger:
+    timing, _, code = tables(rows, made.hashes())
+    (found,) = gap.ledgers(timing, code)
+    return found
+
+
+def one(**options: Any) -> Ledger:
+    return of(made.rows(**options))
+
+
+def line(found: Ledger, name: str) -> Line:
+    return next(term for term in found.lines if term.term.name == name)
+
+
+def sizes(found: Ledger) -> dict[str, float]:
+    """The terms that add up to a gap, by name."""
+    return {one.term.name: one.size.value for one in found.lines if one.size and one.counts}
+
+
+@pytest.fixture(scope="module")
+def found() -> Ledger:
+    return one()
+
+
+def test_a_term_is_what_its_technique_multiplies_the_speed_by(found: Ledger) -> None:
+    expected = {**made.IN_THE_LEDGER, "compiler": made.WORTH["compiler"] + made.WORTH["assembler"]}
+    for term in found.lines:
+        assert term.size is not None
+        worth, interval = expected[term.term.name], term.size.interval
+        assert term.size.value == pytest.approx(worth, abs=0.004), term.term.name
+        assert interval.low is not None
+        assert interval.high is not None
+        assert not term.why
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("start", catalog.WAYS)
+def test_terms_and_remainder_are_the_whole_gap(start: str, problem: Problem) -> None:
+    way = one(problems=(problem,)).from_(start)
+    assert way.gap
+    left = way.remainder.value if way.remainder else 0.0  # a chain of measured kernels leaves nothing
+    assert sum(sizes(way).values()) + left == pytest.approx(way.gap.value, abs=1e-12)
+    assert abs(left) < 0.01
+    assert sum(size.value for size in way.causes.values()) == pytest.approx(sum(sizes(way).values()))
+    slow, fast = way.speed(start), way.speed("flagship")
+    assert slow
+    assert fast
+    assert math.log(fast / slow) == pytest.approx(way.gap.value, abs=1e-12)
+    assert not [term.why for term in way.lines if term.why]
+
+
+def test_kernels_that_were_timed_more_often_say_nothing_more_of_the_gap() -> None:
+    """Two processes timed a few kernels alone, and one of these was faster there."""
+    few = {"triton", "vocabulary_head_by_head", "wgmma", "head_by_head", None}
+    rows = []
+    for row in made.rows(boards=2, processes=3):
+        if row.get("assembler"):  # a run of its own
+            continue
+        if row.get("environment") in ("board0-2", "board1-2"):
+            if {row["backend"], row.get("technique")}.isdisjoint(few):
+                continue
+            if row.get("technique") == "vocabulary_head_by_head":
+                row = {**row, "samples_ms": [0.9 * ms for ms in row["samples_ms"]]}
+        rows.append(row)
+    found = of(rows)
+    assert found.gap
+    assert found.remainder
+    estimates = [term.size for term in found.lines if term.size]
+    assert {size.processes for size in (*estimates, *found.causes.values(), found.gap, found.remainder)} == {4}
+    assert sum(sizes(found).values()) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
+
+
+def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
+    """The flagship is faster than its techniques one by one: by nothing that has a name."""
+    found = one(beyond={"without_overlap": 0.06})
+    assert found.remainder
+    assert found.gap
+    assert found.remainder.value == pytest.approx(-0.03, abs=0.004)
+    assert found.explained
+    share, interval = found.explained
+    assert share == pytest.approx(1 - 0.03 / found.gap.value, abs=0.03)
+    assert interval.low < share < interval.high  # type: ignore[operator]
+
+
+def test_all_is_explained_if_nothing_is_left(found: Ledger) -> None:
+    assert found.explained
+    share, interval = found.explained
+    assert share == pytest.approx(1, abs=0.03)
+    assert interval.basis == "6 processes on 3 boards"
+
+
+def test_a_term_without_a_cause_explains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = []
+    for unexplained in ("", "overlap"):
+        cause = {unexplained: "unexplained"}
+        monkeypatch.setattr(catalog.Term, "cause_at", lambda term, tile, cause=cause: cause.get(term.name, "x"))
+        found = one()
+        assert found.explained
+        assert found.gap
+        shares.append(found.explained[0])
+    assert shares[0] - shares[1] == pytest.approx(0.08 / found.gap.value, abs=0.02)
+
+
+def test_a_kernel_that_is_missing_leaves_the_other_gain_or_is_named() -> None:
+    found = one(without=("without_overlap", "vocabulary_head_by_head"))
+    overlap = line(found, "overlap").size
+    assert overlap
+    assert overlap.value == pytest.approx(made.WORTH["overlap"], abs=0.004)
+    for name in ("compiler", "head_by_head"):  # from the second, what core Triton gains is taken out
+        assert line(found, name).size is None
+        assert line(found, name).why == "vocabulary_head_by_head: not measured yet"
+    assert found.remainder
+    left = ("assembler", "compiler", "head_by_head")
+    assert found.remainder.value == pytest.approx(sum(made.IN_THE_LEDGER[name] for name in left), abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kind": "gate", "status": "wrong", "reason": "max_abs 0.3"}, "not measured yet"),
+        ({"status": "not_converged", "reason": "still moving"}, "not_converged, still moving"),
+        ({"source_sha256": "earlier"}, "only rows of an earlier version of the kernel"),
+    ],
+)
+def test_a_kernel_that_has_no_number_says_why(change: made.Row, why: str) -> None:
+    without = ("without_idle_warpgroups",)
+    rows = [row | change if row.get("technique") in without else row for row in made.rows()]
+    assert line(of(rows), "idle_warpgroups").why == f"without_idle_warpgroups: {why}"
+
+
+def test_kernels_that_no_group_timed_with_the_others_are_no_part_of_the_sum() -> None:
+    rows = [
+        {**row, "environment": "board0-0", "group": "another"} if row.get("technique") == catalog.VOCABULARY else row
+        for row in made.rows()
+    ]
+    found = of(rows)
+    for name in ("one_block", "head_by_head"):
+        assert name not in sizes(found)
+        assert "no group timed them with the other terms" in line(found, name).why
+
+
+def test_without_nvccs_assembler_its_term_has_no_size() -> None:
+    found = of([row for row in made.rows() if not row.get("assembler")])
+    assert line(found, "assembler").size is None
+    assert found.remainder
+    assert abs(found.remainder.value) < 0.005
+
+
+def test_a_problem_has_the_terms_that_its_flagship_has(found: Ledger) -> None:
+    names, causal, small = (
+        {term.term.name for term in ledger.lines}
+        for ledger in (found, one(problems=(made.CAUSAL,)), one(problems=(D64,)))
+    )
+    assert "own_diagonal" in causal - names
+    assert not {"lazy_rescale", "early_rescale", "third_warpgroup", "fewer_keys"} & small
+    assert small >= {"own_tile", "register_split"}
+    assert line(found, "one_block").cause == "language", "192x80 is no tile of core Triton"
+    assert line(found, "one_block").term.cause_at(Tile(128, 128)) == "compiler"
+
+
+def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
+    assert found.boards == ["board0", "board1", "board2"]
+    for board in found.boards:
+        own = found.on(board)
+        assert own.gap
+        assert own.gap.processes == 2
+        assert own.explained
+        assert own.explained[1].low is None, "two processes have no interval"
+        assert found.shares[board] == own.explained[0]
+        assert [term.cause for term in own.lines] == [term.cause for term in found.lines]
+
+
+def test_without_rows_there_is_no_ledger() -> None:
+    timing, _, code = tables([], made.hashes())
+    assert gap.ledgers(timing, code) == []
+    assert gap.percent(math.log(1.25)) == pytest.approx(25)
+
+
+@pytest.mark.parametrize("start", [catalog.GLUON, catalog.TLX])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_way_from_another_language(start: str, problem: Problem) -> None:
+    """The same program in CUDA, what that lacks, and the flagship's tile, if its shape differs."""
+    way, series = one(problems=(problem,)).from_(start), start.partition("@")[0]
+    lazily, integers = made.WORTH["lazily_at_square"], made.WORTH["integers_at_square"]
+    votes = {made.LAZILY: lazily, made.LACKING: lazily + integers, catalog.LACKING: made.WORTH["integer_max"]}
+    expected = {f"{series}_schedule": made.WORTH[f"{series}_schedule"]}
+    if worth := votes.get(same := made.same(start, problem)):
+        expected[f"{series}_votes"] = worth
+    if same.endswith(catalog.SQUARE.slug):
+        expected[f"{series}_tile"] = made.WORTH["own_tile"]
+    assert sizes(way) == {name: pytest.approx(worth, abs=0.004) for name, worth in expected.items()}
+    assert way.on("board1").start == start
+
+
+def test_what_was_not_timed_at_a_languages_tile_has_no_size() -> None:
+    """What the flagship loses at its own tile is another number."""
+    square = catalog.SQUARE.to_dict()
+    rows = [row for row in made.rows() if (row.get("technique"), row.get("tile")) != (catalog.LAZILY, square)]
+    way = of(rows).from_("gluon")
+    assert set(sizes(way)) == {"gluon_tile"}
+    why = "without_lazy_rescale at 128x128-s2-w8: not measured yet"
+    assert line(way, "gluon_votes").why == line(way, "gluon_schedule").why == why
+
+
+def test_a_language_that_was_not_measured_has_no_gap() -> None:
+    way = of([row for row in made.rows() if row.get("backend") != "tlx@3.8.0"]).from_("tlx@3.8.0")
+    assert way.gap is way.remainder is None
+    assert [term.term.name for term in way.lines] == ["tlx_schedule"]
+    assert line(way, "tlx_schedule").why == "tlx@3.8.0: not measured yet"
+
+
+def test_the_tile_is_the_flagships_though_a_smaller_one_was_timed_last() -> None:
+    rows, square = made.rows(boards=1, processes=1), catalog.SQUARE.to_dict()
+    last = next(row for row in rows if (row.get("technique"), row.get("tile")) == (catalog.LAZILY, square))
+    assert of([*rows, {**last, "time": "2099-01-01T00:00:00Z"}]).tile == Tile(192, 80, 3, 12)
+
+
+@pytest.mark.parametrize(("alone", "cause"), [(0.0, "unexplained"), (0.03, "language")])
+def test_an_order_of_tiles_that_gains_more_in_the_flagship_has_no_known_cause(alone: float, cause: str) -> None:
+    """The small blocks of core Triton's kernel are a reason for gaining more there, and for nothing else."""
+    order = line(one(worth={"order_alone": alone}), "head_by_head")
+    assert order.size
+    assert (order.size.value > 0, order.cause) == (cause == "unexplained", cause)
+
+
+def test_what_both_gain_is_no_part_of_the_gap() -> None:
+    """At head_dim 64 core Triton's best kernel has maxima of integers and the order of tiles: what the same program in
+    CUDA gains by each is taken out."""
+    found = one(problems=(D64,))
+    for name, kind in (("integer_max", "integers"), ("head_by_head", "order")):
+        term = line(found, name)
+        assert term.size
+        assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[f"{kind}_alone"], abs=0.004)
+
+
+@pytest.mark.slow
+def test_maxima_of_integers_gain_less_in_core_triton() -> None:
+    """On the recorded rows, where core Triton's best kernel has none: the cause of that term is its schedule."""
+    alike = ((catalog.ON_INTEGERS, catalog.IN_SECTIONS), (catalog.WITH_INTEGERS, catalog.ORDERED))
+    timing = frame("timing")
+    timing = timing[timing.gpu == "NVIDIA H200"]
+    timings = stats.Timings(timing)
+    checked = 0
+    for found in gap.ledgers(timing, frame("code"), timings):
+        if found.problem.head_dim == 64:
+            continue
+        price = line(found, "integer_max").size
+        pairs = (timings.ratio(*(found.rows[kernel]["program"] for kernel in pair)) for pair in alike)
+        gain = next(pair.interval for pair in pairs if pair and pair.is_settled)
+        assert price
+        assert gain.high < price.interval.low, found.problem.slug  # type: ignore[operator]
+        checked += 1
+    assert checked == 4
