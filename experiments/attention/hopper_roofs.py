@@ -13,8 +13,8 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog import roofs
 from harness.catalog.entries import Experiment
+from harness.operators.attention import roofs
 
 EXPERIMENT = Experiment(
     name="hopper_roofs",

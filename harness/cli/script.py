@@ -1,4 +1,4 @@
-"""What a file of experiments/ says to --help: python -m harness.cli.script experiments/attention/ladder.py run"""
+"""What a file of experiments/ says to --help: python -m harness.cli.script experiments/<operator>/ladder.py run"""
 
 from __future__ import annotations
 

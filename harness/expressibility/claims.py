@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness import operators
 from harness.catalog.techniques import RELEASES
 from harness.operators.protocol import Problem
 
@@ -88,10 +89,11 @@ class Probe:
 
     @property
     def file(self) -> str:
-        place = (
-            f"harness/operators/attention/rivals/{self.dialect}" if self.dialect in RIVALS else "triton_kernels/probes"
-        )
-        return f"{place}/{self.name}.py"
+        if self.dialect not in RIVALS:
+            return f"triton_kernels/probes/{self.name}.py"
+        places = [operator.folder / "rivals" / self.dialect / f"{self.name}.py" for operator in operators.every()]
+        here = next((place for place in places if place.is_file()), places[0])
+        return here.relative_to(operators.root(here.parents[2].name)).as_posix()
 
     @property
     def label(self) -> str:

@@ -274,6 +274,8 @@ class Operator:
     `counted` and `benchmark`."""
     pictures: Callable[[], None] | None = None
     """Computes what the operator's pages draw and no row holds."""
+    in_torch: Mapping[str, str] = field(default_factory=dict)
+    """Peers that torch has -> the module that must import."""
     other_problems: tuple[Any, ...] = ()
     """Further problems for a user's kernel, whose sizes no tile divides."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ Columns of every kind:
 
 | column | what it is |
 |---|---|
-| operator | attention |
+| operator | what is computed, such as gemm |
 | experiment | name of the experiment; bench, tune, inspect, ncu, sanitizer, expressibility for commands |
 | technique | name in the registry; missing for peers and for a user's own kernel |
 | kernel | file:function of a user's own kernel |

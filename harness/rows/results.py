@@ -79,7 +79,7 @@ FIELDS = {
     "kind": "what the row is: " + "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
     "purpose": "of a timing: " + "; ".join(f"{name}: {what}" for name, what in PURPOSES.items()),
     "on": "gpu or cpu",
-    "operator": "what is computed: attention",
+    "operator": "what is computed: the name of an operator",
     "experiment": "name of the experiment",
     "assembler": "shared where nvcc's ptxas assembled Triton's programs too; absent where each language has its own",
     "technique": "name in the registry; absent for library peers",
@@ -101,7 +101,7 @@ FIELDS = {
     "mode": "how a timing row was timed: burst or sustained",
     "tool": "of a sanitizer row: " + ", ".join(SANITIZERS),
     "proof": "which proof of the claim",
-    "roof": "of a roof: its name in experiments/attention/hopper_roofs.py",
+    "roof": "of a roof: its name in the experiment that measures roofs",
     "per_clock": "of a roof: {what: rates}, of one multiprocessor and clock, the median multiprocessor of each launch; "
     "what: flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax)",
     "tflops": "of a roof with products: those of the whole GPU, launch by launch",

@@ -201,9 +201,8 @@ def _nvml() -> tuple[str | None, str | None]:
 def _peers() -> Iterator[Finding]:
     torch = _installed("torch")
     inside = f"in torch {torch}" if torch else None
-    yield Finding("SDPA flash, cuDNN, math", inside, "library peers (need a GPU)", SET_UP)
-    flex = inside if _importable("torch.nn.attention.flex_attention") else None
-    yield Finding("FlexAttention", flex, "library peer (needs a GPU)", SET_UP)
+    for name, module in (each for operator in operators.every() for each in operator.in_torch.items()):
+        yield Finding(name, inside if _importable(module) else None, "library peer (needs a GPU)", SET_UP)
     for library in (one for operator in operators.every() for one in operator.libraries.values()):
         version, fault = _installed(library.distribution), library.fault()
         remedy = (version and fault) or library.install

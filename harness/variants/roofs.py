@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.catalog.roofs import FOLDER, WARP, WARPGROUP, Roof
+from harness.catalog.roofs import WARP, WARPGROUP, Roof
 from harness.operators.errors import CompileError, LaunchError
 from harness.variants import instruction_order, machine_code
 from harness.variants.cuda import cuda_compiler, shared_memory_bytes
@@ -27,7 +27,7 @@ class BuiltRoof:
 
 
 class RoofArgs(ctypes.Structure):
-    """cuda_kernels/attention/roofs.cuh, field by field."""
+    """roofs.cuh, field by field."""
 
     _fields_ = [
         ("samples", ctypes.c_void_p),
@@ -46,7 +46,7 @@ def build_roof(roof: Roof, arch: str) -> BuiltRoof:
 
     try:
         # nvcc alone: load_inline would import torch in a process of its own for each of them.
-        built = build.build(f"{FOLDER}/{roof.kernel}", roof.defines, arch, inline=False)
+        built = build.build(f"{roof.folder}/{roof.kernel}", roof.defines, arch, inline=False)
     except build.CompileError as error:
         raise CompileError(f"{roof.name}: {error}") from None
     shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
@@ -91,7 +91,7 @@ def launches(library: Path, roof: Roof, samples: int, results: int, steps: Seque
 
 
 def samples_shape(roof: Roof, multiprocessors: int) -> tuple[int, int, int]:
-    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in attention/roofs.cuh."""
+    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in roofs.cuh."""
     return multiprocessors, threads(roof) // WARP, 5
 
 

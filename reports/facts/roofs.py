@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import experiments
-from harness.catalog.roofs import KEYS, PEAK, ROWS, SATURATING_COLUMNS, THROUGHPUT, Roof, unit_flop
+from harness.catalog.roofs import PEAK, THROUGHPUT, Roof
+from harness.operators.attention.roofs import KEYS, ROWS, SATURATING_COLUMNS, unit_flop
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
@@ -142,7 +143,7 @@ class Found:
                     clocks = min(shared(tensor, min(alone), *one) for one in beside)
                     found.append(Limit(label, unit_flop(head_dim) / clocks, False))
         for line in self.lines:
-            if line.roof.kernel == "loop" and line.roof.head_dim == head_dim and line.flop:
+            if line.roof.kernel == "loop" and line.roof.size == head_dim and line.flop:
                 found.append(Limit(_loop_label(line.roof), line.flop, True))
         if kernel := self._kernel(head_dim):
             found.append(kernel)
@@ -222,7 +223,7 @@ class Found:
 
     def _softmax(self, head_dim: int) -> list[Line]:
         """The softmax of a unit, alone and beside products, by each number of warps."""
-        return [line for line in self.lines if line.roof.kernel == "softmax" and line.roof.head_dim == head_dim]
+        return [line for line in self.lines if line.roof.kernel == "softmax" and line.roof.size == head_dim]
 
 
 def found(datasets: Sequence[Dataset]) -> Found:
@@ -248,7 +249,7 @@ def shared(tensor: float, alone: float, beside: float, kept: float = 1.0) -> flo
 
 def _is_loop(roof: Roof, head_dim: int) -> bool:
     """Whether it is the bare loop, with all of its exponentials."""
-    return roof.kernel == "loop" and roof.head_dim == head_dim and bool(roof.constants["EXPONENTIALS"])
+    return roof.kernel == "loop" and roof.size == head_dim and bool(roof.constants["EXPONENTIALS"])
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.promises import FASTEST
-from harness.catalog.roofs import KEYS, ROWS
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import promises
+from harness.operators.attention.roofs import KEYS, ROWS
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import roofs
@@ -74,8 +74,8 @@ def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
     Nothing where no roof was measured.
     """
     lines = [line for line in roofs.found([data]).lines if line.flop]
-    products = {line.roof.head_dim or 0: line for line in lines if line.roof.name.startswith("products_")}
-    loops = {line.roof.head_dim: line for line in lines if line.roof.name.endswith("_no_exponentials")}
+    products = {line.roof.size or 0: line for line in lines if line.roof.name.startswith("products_")}
+    loops = {line.roof.size: line for line in lines if line.roof.name.endswith("_no_exponentials")}
     if not products and not loops:
         return {}
     timed = [row for row in data.rows if (row["kind"], row.get("experiment")) == ("timing", entry["experiment"])]

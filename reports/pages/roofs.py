@@ -54,7 +54,7 @@ def download(found: roofs.Found, limits: Mapping[int, Sequence[roofs.Limit]]) ->
     ]
     lines = [
         {
-            "head_dim": line.roof.head_dim,
+            "head_dim": line.roof.size,
             "what": line.roof.name,
             "flop_per_clock": line.flop,
             "is_measured": line.passed,

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments, techniques
-from harness.catalog.roofs import PEAK, unit_flop
+from harness.catalog.roofs import PEAK
 from harness.measure import roofs as measure
 from harness.operators.attention.problem import Problem
+from harness.operators.attention.roofs import unit_flop
 from harness.rows import reading, record, results
 from reports.data.dataset import Dataset
 from reports.facts import roofs as facts
