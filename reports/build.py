@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from multiprocessing import get_context
@@ -21,23 +21,22 @@ from markupsafe import Markup
 
 from harness.catalog import experiments as catalog
 from harness.catalog import sources
-from harness.catalog.entries import Technique
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import intervals, reading, results
 from harness.rows.reading import tile_slug
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
 from reports.facts import answer, resources
-from reports.facts.expressibility import Known, said
+from reports.facts.expressibility import said
 from reports.facts.gains import plain
 from reports.facts.roofs import EXPERIMENT as ROOFS
-from reports.pages import article as article_pages
 from reports.pages import (
+    article,
     common,
     correctness,
     expressibility,
@@ -49,8 +48,8 @@ from reports.pages import (
     own,
     prose,
     roofs,
+    technique,
 )
-from reports.pages import technique as technique_page
 from reports.pages.anchors import anchored
 
 ROOT = Path(__file__).resolve().parent
@@ -100,7 +99,7 @@ def build(
     Raises ValueError that names file and line when a row cannot be read.
     """
     runs = results.fresh_runs(ROOT / "runs") if runs is None else list(runs)
-    site = Site(recorded, runs, reading.checkout_hashes() if hashes is None else hashes, tables, only)
+    site = Site(recorded, runs, hashes, tables, only)
     sources.CACHE.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="site-", dir=sources.CACHE) as folder:
         broken = site.draw(Path(folder, "drawn"), progress or _print_progress)
@@ -118,140 +117,121 @@ class Site:
     """The pages of a site, and the rows that they are made from. For the arguments see `build`."""
 
     def __init__(
-        self, recorded: Path, runs: Sequence[Path], hashes: reading.Hashes, tables: Path, only: Collection[str] = ()
+        self,
+        recorded: Path,
+        runs: Sequence[Path],
+        hashes: reading.Hashes | None = None,
+        tables: Path = tiles.FOLDER,
+        only: Collection[str] = (),
     ) -> None:
-        datasets = load(recorded, runs, hashes, tables)
-        compiled, inspected = of_compilers(recorded, runs)
-        self._known = said(compiled)
-        timed = [data for data in datasets if any(data.timings())]
-        main = timed[0] if timed else Dataset("", False, (), hashes)
-        self._claims = prose.Claims()
-        self._environment = _environment(main.provenance(), self._claims)
-        jobs = _jobs(main, datasets, timed[1:], self._known, self._claims, compiled, inspected, hashes)
-        self._jobs = [job for job in jobs if not only or job.path in only]
+        self.datasets = load(recorded, runs, hashes, tables)
+        timed = [data for data in self.datasets if data.timings()]
+        self.main = timed[0] if timed else Dataset("", False, (), hashes)
+        self.others = timed[1:]
+        self.compiled, self.inspected = of_compilers(recorded, runs, hashes)
+        self.known = said(self.compiled)
+        self.claims = prose.Claims()
+        self._environment = environment(self.main.provenance(), self.claims)
+        # each experiment has a page, an article also where nobody measured its steps; the roofs have their own template
+        experiments = [(data, name) for data in self.datasets for name in data.experiments if name != ROOFS]
+        experiments += [(self.main, name) for name in catalog.about_articles() if name not in self.main.experiments]
         self._environment.globals["experiments"] = [
-            (experiment_path(data, name, main), name, data)
-            for data, name in [*_experiments(main, datasets), (main, ROOFS)]
+            (self._path(data, name), name, data) for data, name in [*experiments, (self.main, ROOFS)]
         ]
+        self._pages = [page for page in self._all_pages(experiments) if not only or page.path in only]
 
     def draw(self, folder: Path, progress: Progress) -> list[str]:
         """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken.
 
         Processes are forked, so that they share the rows.
         """
-        global _drawn
-        _drawn = partial(self.write, folder)
-        workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self._jobs))
+        global _write
+        _write = partial(self.write, folder)
+        workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self._pages))
         broken: list[str] = []
         with get_context("fork").Pool(workers) as pool:
-            for done, (path, claims) in enumerate(pool.imap(_draw, range(len(self._jobs))), 1):
-                progress(done, len(self._jobs), path)
+            for done, (path, claims) in enumerate(pool.imap(_written, range(len(self._pages))), 1):
+                progress(done, len(self._pages), path)
                 broken += claims
-        for path in sorted(overview.programs(self._known)):
+        for path in sorted(overview.programs(self.known)):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
         return sorted(broken)
 
     def write(self, folder: Path, number: int) -> tuple[str, list[str]]:
         """A page, after the files beside it; its path, and its claims that are broken."""
-        job = self._jobs[number]
-        self._claims.broken.clear()
-        variables = {"page": job.path, "up": "../" * job.path.count("/"), **job.variables()}
-        text = anchored(self._environment.get_template(job.template).render(variables))
+        page = self._pages[number]
+        self.claims.broken.clear()
+        variables = {"page": page.path, "up": "../" * page.path.count("/"), **page.variables()}
+        text = anchored(self._environment.get_template(page.template).render(variables))
         files = chain.from_iterable(one.files() for one in variables.get("files", ()))
-        for path, content in [*files, (job.path, text)]:
+        for path, content in [*files, (page.path, text)]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(content)
-        return job.path, list(self._claims.broken)
+        return page.path, list(self.claims.broken)
+
+    def _path(self, data: Dataset, name: str) -> str:
+        """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
+        if data is self.main:
+            return f"experiment/{name}.html"
+        slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
+        return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
+
+    def _all_pages(self, experiments: Iterable[tuple[Dataset, str]]) -> Iterator[Page]:
+        """In the order in which they are made."""
+        main, datasets, known = self.main, self.datasets, self.known
+        asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))  # fresh rows come first
+        yield Page("index.html", "index.html", partial(index.page, main, datasets, known))
+        yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, main, known))
+        matrix = partial(expressibility.page, self.compiled, known, self.inspected, answer.answer(main), main)
+        yield Page("expressibility.html", "expressibility.html", matrix)
+        yield Page("published.html", "published.html", partial(overview.published, main))
+        yield Page("regressions.html", "regressions.html", partial(overview.regressions, main))
+        for which in LADDERS.values():
+            yield Page(f"ladder/{which.name}.html", "ladder.html", partial(common.ladder, main, asked, which))
+        for one in TECHNIQUES:
+            variables = partial(technique.page, main, asked, one, known, self.claims)
+            yield Page(f"technique/{one.name}.html", "technique.html", variables)
+        yield Page(correctness.PATH, "correctness.html", partial(correctness.page, datasets))
+        yield Page(roofs.PATH, "roofs.html", partial(roofs.page, asked))
+        yield Page(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, self.claims))
+        for data, name in experiments:
+            is_article = data is main and name in catalog.about_articles()
+            if is_article:
+                yield Page(self._path(data, name), "article.html", partial(article.page, datasets, data, name))
+            else:
+                yield Page(self._path(data, name), "experiment.html", partial(common.experiment, data, name))
+        yield Page("guide/reading.html", "guide_reading.html", guide.reading)
+        yield Page("guide/cpu.html", "guide_cpu.html", guide.cpu)
+        yield Page("guide/gpus.html", "guide_gpus.html", dict)
+        yield Page("data.html", "data.html", partial(overview.data_page, main, self.others))
 
 
-_drawn: Callable[[int], tuple[str, list[str]]]
-"""Writes a page by its number; set before processes fork, because a bound method with all rows is not sent to them."""
-
-
-def _draw(number: int) -> tuple[str, list[str]]:
-    return _drawn(number)
-
-
-class Job(NamedTuple):
+class Page(NamedTuple):
     """A page: its path in the site, its template, and what makes the template's variables."""
 
     path: str
     template: str
-    variables: Callable[[], dict[str, Any]]
+    variables: Callable[..., dict[str, Any]]
 
 
-def _experiments(main: Dataset, datasets: Iterable[Dataset]) -> list[tuple[Dataset, str]]:
-    """Each experiment with a page of its own, and the dataset that measured it; articles that none did are the main
-    one's. The roofs have a template of their own."""
-    measured = [(data, name) for data in datasets for name in data.experiments if name != ROOFS]
-    return [*measured, *((main, name) for name in catalog.about_articles() if name not in main.experiments)]
+_write: Callable[[int], tuple[str, list[str]]]
+"""Writes a page by its number; set before processes fork, because a bound method with all rows is not sent to them."""
 
 
-def _jobs(
-    main: Dataset,
-    datasets: Sequence[Dataset],
-    others: Sequence[Dataset],
-    known: Known,
-    claims: prose.Claims,
-    compiled: Sequence[Row],
-    inspected: Sequence[Row],
-    hashes: reading.Hashes,
-) -> list[Job]:
-    """Every page, in the order in which they are made. `main`: the dataset of the headline, `others`: further ones with
-    timings; `compiled` and `inspected`: rows of compilers alone."""
-    asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))
-
-    def matrix() -> dict[str, Any]:
-        return expressibility.page(compiled, known, inspected, answer.answer(main), main)
-
-    def of_experiment(data: Dataset, name: str) -> Job:
-        path = experiment_path(data, name, main)
-        if data is main and name in catalog.about_articles():
-            return Job(path, "article.html", partial(article_pages.page, datasets, main, name))
-        return Job(path, "experiment.html", partial(common.experiment, data, name))
-
-    def of_technique(which: Technique) -> dict[str, Any]:
-        return technique_page.page(main, asked, which, known, claims)
-
-    return [
-        Job("index.html", "index.html", partial(index.page, main, datasets, known)),
-        Job("techniques.html", "techniques.html", partial(overview.techniques_page, main, known)),
-        Job("expressibility.html", "expressibility.html", matrix),
-        Job("published.html", "published.html", partial(overview.published, main)),
-        Job("regressions.html", "regressions.html", partial(overview.regressions, main)),
-        *(
-            Job(f"ladder/{one.name}.html", "ladder.html", partial(common.ladder, main, asked, one))
-            for one in LADDERS.values()
-        ),
-        *(
-            Job(
-                f"technique/{one.name}.html",
-                "technique.html",
-                partial(technique_page.page, main, asked, one, known, claims),
-            )
-            for one in TECHNIQUES
-        ),
-        Job(correctness.PATH, "correctness.html", partial(correctness.page, datasets)),
-        Job(roofs.PATH, "roofs.html", partial(roofs.page, asked)),
-        Job(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, claims)),
-        *(of_experiment(*one) for one in _experiments(main, datasets)),
-        Job("guide/reading.html", "guide_reading.html", guide.reading),
-        Job("guide/cpu.html", "guide_cpu.html", guide.cpu),
-        Job("guide/gpus.html", "guide_gpus.html", dict),
-        Job("data.html", "data.html", partial(overview.data_page, main, others)),
-    ]
+def _written(number: int) -> tuple[str, list[str]]:
+    return _write(number)
 
 
-def ladder(rows: Iterable[Row], recorded: Path = ROOT / "recorded") -> list[Row]:
+def ladder(rows: Iterable[Mapping[str, Any]], recorded: Path = ROOT / "recorded") -> list[Mapping[str, Any]]:
     """What is recorded of the GPU of these rows, or of another: the page about the user's kernels compares with it."""
     names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
     return own.recorded_rows(recorded, results.gpu_slug(names[0]) if names else "")
 
 
-def own_page(rows: Sequence[Row], target: Path, ladder: Iterable[Row]) -> None:
+def own_page(rows: Sequence[Mapping[str, Any]], target: Path, ladder: Iterable[Mapping[str, Any]]) -> None:
     """Writes the page about kernels of the user's from the rows of one run of check or bench, beside the ladder's."""
-    target.write_text(anchored(_environment().get_template("own.html").render(own.page(rows, ladder))))
+    target.write_text(anchored(environment().get_template("own.html").render(own.page(rows, ladder))))
 
 
 def section(page: str) -> str:
@@ -259,16 +239,9 @@ def section(page: str) -> str:
     return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
 
 
-def experiment_path(data: Dataset, name: str, main: Dataset) -> str:
-    """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
-    if data is main:
-        return f"experiment/{name}.html"
-    slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
-    return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
-
-
-def _environment(recorded_on: str = "", claims: prose.Claims | None = None) -> Environment:
-    environment = Environment(
+def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> Environment:
+    """Renders the templates. `recorded_on`: what the foot of a page tells of the rows."""
+    made = Environment(
         loader=FileSystemLoader(ROOT / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -276,7 +249,7 @@ def _environment(recorded_on: str = "", claims: prose.Claims | None = None) -> E
         lstrip_blocks=True,
     )
     style = (ROOT / "templates" / "style.css").read_text() + listing.style()
-    environment.globals |= {
+    made.globals |= {
         "style": Markup(style),
         "script": Markup((ROOT / "templates" / "script.js").read_text()),
         "menu": MENU,
@@ -296,7 +269,7 @@ def _environment(recorded_on: str = "", claims: prose.Claims | None = None) -> E
         "recorded_on": recorded_on,
         "claim": claims or prose.Claims(),
     }
-    environment.filters |= {
+    made.filters |= {
         "spread": common.spread,
         "tile": tile_slug,
         "slug": reading.slug,
@@ -309,7 +282,7 @@ def _environment(recorded_on: str = "", claims: prose.Claims | None = None) -> E
         "plain": plain,
         "number": lambda ratio: f"{ratio.value:.2f}" if ratio else prose.NOT_MEASURED,
     }
-    return environment
+    return made
 
 
 def _print_progress(done: int, total: int, page: str) -> None:

@@ -1,6 +1,6 @@
-"""Rows as a report needs them: what was measured on one GPU, which row stands for a rung, and how two rungs compare.
+"""The rows of one GPU as pages need them: which row is a rung's number in a cell, and how two rungs compare.
 
-Nothing here draws or writes; statistics are computed from samples at this point and nowhere earlier.
+Rows are those of harness.rows.frame, one Row a line of its tables. Nothing here draws or writes.
 """
 
 from __future__ import annotations
@@ -8,27 +8,124 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
+import pandas
+
 from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.operators.attention import tiles
 from harness.operators.attention.problem import ANCHOR, Problem
-from harness.rows import frame, reading, results, scorecard
+from harness.rows import frame, intervals, reading, scorecard
 from harness.rows.intervals import Interval, Intervals
 from harness.rows.noise import Timings
-from harness.rows.reading import Hashes, tile_slug
 
-Row = Mapping[str, Any]
 Kind = Literal["measured", "same_program", "earlier", "hole"]
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 Chosen = Mapping[tuple[str, str, str], Tile]
 """(technique, backend, cell of the tile table) -> the committed best tile."""
 Tried = Mapping[tuple[str, str, str], int]
 """The same -> of how many tiles it is the best."""
+CODE = ("registers", "spill_bytes", "smem_bytes", "census", "main_loop", "setmaxnreg", "remarks", "sass_sha256")
+KINDS = ("environment", "timing", "gate", "code", "counters")
+INTEGERS = {"registers", "spill_bytes", "smem_bytes", "found", "replicate"}
+
+
+NAMES = {"kind"}
+"""Columns of the tables that were read."""
+
+
+class Row(Mapping[str, Any]):
+    """A line of a table of harness.rows.frame: attributes are its columns, None where a value, or a column of another
+    kind of row, is missing.
+
+    As a mapping it has the fields of a raw row, as functions of harness.rows that take raw rows need them.
+    """
+
+    __slots__ = ("columns",)
+    columns: dict[str, Any]
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.columns = columns
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise AttributeError(name)
+        return self.columns.get(name)
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._field(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in ("code", *self.columns) if self._field(name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def _field(self, name: str) -> Any:
+        columns = self.columns
+        if name in ("problem", "tile"):
+            return columns.get(f"{name}_fields")
+        if name == "code":
+            read = {part: columns[part] for part in CODE if columns.get(part) is not None}
+            return read if "registers" in read else None
+        if name == "assembler":
+            return "shared" if columns.get(name) == "shared" else None
+        if name == "clock_ghz":
+            return None if columns.get(name) is None else [columns[name]]
+        return columns.get(name)
+
+
+def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.DataFrame:
+    """A frame whose `current` is of kernels with these hashes instead of the checkout's."""
+    if hashes is None:
+        return found
+    twins = zip(found.technique, found.backend, found.source_sha256, strict=True)
+    given = [not isinstance(name, str) or hashes.get((name, by)) == source for name, by, source in twins]
+    declined = found.current & (found.status == "unsupported")
+    found = found.assign(current=declined | pandas.Series(given, index=found.index, dtype=bool))
+    if "usable" in found:
+        found = found.assign(usable=found.current & (found.status == "passed") & found.ms.notna())
+    return found
+
+
+def lines(kind: str, found: pandas.DataFrame) -> list[Row]:
+    """The rows of a frame, each with the name of its `kind` on pages."""
+    columns = {}
+    for name, series in found.items():
+        values = series.astype(object).where(series.notna(), None)
+        columns[name] = [int(value) if value is not None and name in INTEGERS else value for value in values]
+    NAMES.update(columns)
+    rows = [Row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    for row in rows:
+        row.columns["kind"] = _kind(kind, row)
+        if row.assembler == "shared":
+            row.columns["experiment"] = f"{row.experiment}{reading.SHARED_PTXAS}"
+    return rows
+
+
+def _kind(kind: str, row: Row) -> str:
+    """What pages call a row: gates of numerics and of sanitizers, and timings of each purpose, have names."""
+    if kind == "timing":
+        return "referee" if row.purpose == "cupti" else str(row.purpose)
+    if kind == "gate":
+        return "sanitizer" if row.tool else "gate"
+    if kind == "counters":
+        return "memory" if row.on == "cpu" else "counters"
+    return kind
 
 
 @dataclass(frozen=True)
@@ -36,20 +133,19 @@ class Point:
     """What is known of one rung in one cell. `row` is there unless it is a hole; `reason` says why it is one.
 
     same_program: the twin re-exports another technique's program, which was measured once for both. Where the tile is
-    the change, the same program at the tile of this rung is a measurement of this rung.
+    the change, the same program at the tile of this rung is a measurement of this rung. `program` is that technique.
+    `unsettled`: TFLOPS of a hole whose samples did not converge, no number to rely on.
     """
 
     kind: Kind
     row: Row | None = None
     reason: str = ""
     program: str | None = None
-    """That other technique."""
     unsettled: float | None = None
-    """TFLOPS of a hole whose samples did not converge: no number to rely on."""
 
     @property
     def tflops(self) -> float | None:
-        return reading.tflops(self.row) if self.row else None
+        return self.row.speed if self.row else None
 
     @property
     def counts(self) -> bool:
@@ -58,18 +154,26 @@ class Point:
 
 @dataclass(frozen=True)
 class Ratio:
-    """TFLOPS over TFLOPS. `linked`: over the anchor of two groups, because the two were not in one group. `pair`: the
-    two rows."""
+    """Speed over speed, the mean over the processes that timed both in one group. `low` and `high` bound it where these
+    are enough, else they are the value. `linked`: over the anchors of two groups, because no group has both. `pair`:
+    the two rows."""
 
     value: float
+    low: float
+    high: float
+    processes: int
     linked: bool
-    pair: tuple[Row, Row] | None = None
+    pair: Pair | None = field(default=None, compare=False)
+
+    @property
+    def has_interval(self) -> bool:
+        return self.processes >= intervals.FEWEST and not self.linked
 
 
 def quartiles(row: Row) -> tuple[float, float, float]:
-    """First quartile, median and third quartile of TFLOPS."""
-    problem = Problem.from_dict(row["problem"])
-    values = [problem.tflops(ms) for ms in row["samples_ms"]]
+    """First quartile, median and third quartile of the speed."""
+    problem = Problem.from_dict(row.problem_fields)
+    values = [problem.tflops(ms) for ms in row.samples_ms]
     if len(values) == 1:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -78,19 +182,18 @@ def quartiles(row: Row) -> tuple[float, float, float]:
 
 def why(row: Row) -> str:
     """Status and reason of a row that is not a pass, such as "not converged: 352 TFLOPS ± 2.34%"."""
-    error = re.match(r"relative error of the median ([\d.]+%)", row.get("reason") or "")
-    if row["status"] == "not_converged" and error and row.get("samples_ms"):
-        return f"not converged: {reading.tflops(row):.0f} TFLOPS ± {error[1]}"
-    return f"{row['status']}: {row.get('reason')}"
+    error = re.match(r"relative error of the median ([\d.]+%)", row.reason or "")
+    if row.status == "not_converged" and error and row.get("samples_ms"):
+        return f"not converged: {row.speed:.0f} {row.unit} ± {error[1]}"
+    return f"{row.status}: {row.reason}"
 
 
 def fastest(points: Iterable[Point]) -> Point:
-    """Of the points that count the fastest, from a final group where there is one: its samples did not choose it.
-    A hole where there is none, which says whether an earlier version was measured, or where one that did not converge
-    was faster."""
+    """Of the points that count the fastest, from a final group if there is one: its samples did not choose it. A hole
+    says whether an earlier version was measured, or one that did not converge was faster."""
     points = list(points)
     counting = [point for point in points if point.counts and point.row]
-    finals = [point for point in counting if point.row and reading.is_final(point.row)]
+    finals = [point for point in counting if point.row and point.row.final]
     earlier = any(point.kind == "earlier" for point in points)
     hole = Point("hole", reason="measured in an earlier version only" if earlier else "not measured")
     best = max(finals or counting, key=lambda point: point.tflops or 0, default=hole)
@@ -98,177 +201,231 @@ def fastest(points: Iterable[Point]) -> Point:
     return faster if not finals and (faster.unsettled or 0) > (best.tflops or 0) else best
 
 
-@dataclass(eq=False)
 class Dataset:
     """All rows of one GPU and one origin: recorded in this repository, or computed here."""
 
-    gpu: str
-    recorded: bool
-    rows: Sequence[Row]
-    hashes: Hashes
-    chosen: Chosen = field(default_factory=dict)
-    tried: Tried = field(default_factory=dict)
-    environments: dict[str, Row] = field(init=False)
+    def __init__(
+        self,
+        gpu: str,
+        recorded: bool,
+        tables: Mapping[str, pandas.DataFrame] | Sequence[Mapping[str, Any]],
+        hashes: reading.Hashes | None = None,
+        chosen: Chosen | None = None,
+        tried: Tried | None = None,
+    ) -> None:
+        """`tables`: of each kind the frame, or rows that they are made from. `hashes`: see about."""
+        self.gpu, self.recorded, self._hashes = gpu, recorded, hashes
+        self.chosen, self.tried = chosen or {}, tried or {}
+        if not isinstance(tables, Mapping):
+            kinds = KINDS if any(row["kind"] == "environment" for row in tables) else KINDS[1:]
+            tables = {kind: frame.table(kind, tables) for kind in kinds} if tables else {}
+        self._tables = {kind: about(found, None if kind == "environment" else hashes) for kind, found in tables.items()}
 
-    def __post_init__(self) -> None:
-        self.rows = [{**row, "experiment": reading.page(row)} if row.get("assembler") else row for row in self.rows]
-        self.environments = {row["id"]: row for row in self.rows if row["kind"] == "environment"}
+    @cached_property
+    def rows(self) -> list[Row]:
+        """All rows about kernels, of every kind but proofs, with the machine code that they read."""
+
+        def about(row: Row) -> tuple[Any, ...]:
+            return row.environment, row.time, *_place(row), row.tile
+
+        code = self._lines("code")
+        read = {(row.of, *about(row)): {part: row.columns[part] for part in CODE} for row in code}
+        found = [row for row in code if row.of == "code"]
+        for kind in ("timing", "gate", "counters"):
+            for row in self._lines(kind):
+                row.columns.update(read.get((kind, *about(row)), {}))
+                found.append(row)
+        return found
+
+    @property
+    def raw(self) -> list[Row]:
+        """The rows and their environments, for functions of harness.rows that take raw rows."""
+        return [*self.environments.values(), *self.rows]
+
+    def table(self, kind: str) -> pandas.DataFrame:
+        """The rows of a kind as harness.rows.frame has them."""
+        return self._tables[kind]
+
+    def _lines(self, kind: str) -> list[Row]:
+        return lines(kind, self._tables[kind]) if kind in self._tables else []
 
     @property
     def origin(self) -> str:
         return "recorded" if self.recorded else "computed here"
 
-    def multiprocessors(self, row: Row) -> int:
-        """Of the GPU that timed the row."""
-        count: int = self.environments[row["environment"]]["details"]["gpu"]["sm_count"]
-        return count
+    @cached_property
+    def environments(self) -> dict[str, Row]:
+        """The runs and their machines, by id."""
+        return {row.id: row for row in self._lines("environment")}
 
     @cached_property
-    def newest(self) -> list[dict[str, Any]]:
-        """The newest row per key of those about a kernel."""
-        return [row for row in results.newest(self.rows) if row["kind"] not in ("environment", "fleet")]
+    def hashes(self) -> reading.Hashes:
+        """Of the kernels that rows must be about to count."""
+        return frame.checkout_hashes() if self._hashes is None else self._hashes
 
     @cached_property
-    def _by_rung(self) -> dict[tuple[Any, ...], list[Row]]:
-        return grouped(self.timings(), _series)
-
-    @cached_property
-    def _refused(self) -> dict[tuple[Any, ...], list[Row]]:
-        """Gate rows that are not a pass: what they are about was not timed."""
-        refused = (row for row in self.newest if row["kind"] == "gate" and row["status"] != "passed")
-        return grouped(refused, _cell)
-
-    @cached_property
-    def _anchors(self) -> dict[tuple[Any, Any], Row]:
-        """The anchor of each interleaved group: from all rows, because one key may be in many groups."""
-        return {
-            (row.get("environment"), row.get("group")): row
-            for row in self.rows
-            if row["kind"] == "timing" and row["backend"] == ANCHOR and row["status"] == "passed"
-        }
-
-    @cached_property
-    def scores(self) -> list[dict[str, Any]]:
-        """The scorecard's entries."""
-        entries: list[dict[str, Any]] = scorecard.scorecard(*map(self.table, ("timing", "gate", "code")))["entries"]
-        return entries
-
-    @cached_property
-    def _tables(self) -> dict[str, Any]:
-        return {}
-
-    def table(self, kind: str) -> Any:
-        """The rows of a kind as rows.frame has them."""
-        if kind not in self._tables:
-            self._tables[kind] = self._table(kind)
-        return self._tables[kind]
-
-    def _table(self, kind: str) -> Any:
-        shared = reading.SHARED_PTXAS
-        rows = [
-            {**row, "experiment": row["experiment"].removesuffix(shared)} if row.get("assembler") else row
-            for row in self.rows
-        ]
-        table = frame.table(kind, rows)
-        programs = zip(table.technique, table.backend, table.source_sha256, strict=True)
-        current = [not isinstance(name, str) or self.hashes.get((name, by)) == source for name, by, source in programs]
-        found = table.assign(current=current)
-        return (
-            found.assign(usable=found.current & (found.status == "passed") & found.ms.notna())
-            if kind == "timing"
-            else found
-        )
+    def newest(self) -> list[Row]:
+        """The newest row of each cell and version of a kernel. A peer is kept once a group that another row is in,
+        because ratios between groups go over its rows in both; replicates are each kept."""
+        latest: dict[tuple[Any, ...], Row] = {}
+        for row in self.rows:
+            name = _cell_of(row), None if row.technique else row.get("group"), row.get("replicate")
+            if name not in latest or row.time >= latest[name].time:
+                latest[name] = row
+        groups = {row.get("group") for row in latest.values() if row.technique} - {None}
+        freshest = {name[0]: row for name, row in sorted(latest.items(), key=lambda item: item[1].time)}
+        return [row for name, row in latest.items() if freshest[name[0]] is row or row.get("group") in groups]
 
     @cached_property
     def intervals(self) -> Intervals:
         """Of ratios between rows, over the processes and boards that timed both."""
-        return Intervals(Timings(self.rows))
+        return Intervals(Timings(self.raw))
 
     @cached_property
-    def _replicas(self) -> dict[tuple[Any, ...], list[Row]]:
-        return grouped((row for row in self.rows if row["kind"] == "timing"), _kernel)
+    def scores(self) -> list[dict[str, Any]]:
+        """The scorecard's entries."""
+        tables = map(self.table, ("timing", "gate", "code"))
+        entries: list[dict[str, Any]] = scorecard.scorecard(*tables)["entries"] if self._tables else []
+        return entries
 
-    def replicas(self, row: Row) -> list[Row]:
-        """All timings of the row's kernel on its problem at its tile, of any process and any version."""
-        return self._replicas.get(_kernel(row), [])
-
-    def linked(self, ours: Row, theirs: Row) -> float | None:
-        """TFLOPS over TFLOPS, each over the anchor of its own group; None where a group has no anchor."""
-        over = [self.over_anchor(row) for row in (ours, theirs)]
-        return over[0] / over[1] if over[0] and over[1] else None
-
-    def provenance(self, rows: Iterable[Row] = ()) -> str:
-        """recorded on NVIDIA H200, 2030-01-02, commit 0123456: of the runs of `rows`, or of the newest run."""
-        if not self.environments:
-            return "nothing recorded yet"
-        used = self.environments_of(rows) or sorted(self.environments.values(), key=lambda env: env["time"])[-1:]
-        days = [environment["time"][:10] for environment in used]
-        commits = list(dict.fromkeys(filter(None, map(_commit, used))))
-        parts = [f"{self.origin} on {self.gpu}"]
-        if days:
-            parts.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
-        if commits:
-            several = f"{len(commits)} commits from {commits[0]} to {commits[-1]}"
-            parts.append(several if len(commits) > 2 else f"commit{'s' * (len(commits) - 1)} {' and '.join(commits)}")
-        return ", ".join(parts)
-
-    def environments_of(self, rows: Iterable[Row]) -> list[Row]:
-        """The environment rows of the runs that `rows` are from, the oldest first."""
-        used = {row.get("environment") for row in rows}
-        return sorted((env for name, env in self.environments.items() if name in used), key=lambda env: env["time"])
-
-    def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
-        """The timings of these rungs that count."""
-        names = {rung.name for rung in rungs}
-        timed = (row for row in self.timings(experiment) if row.get("technique") in names)
-        return [row for row in timed if reading.counts(row, self.hashes)]
+    # Which rows
 
     @cached_property
     def experiments(self) -> list[str]:
-        return list(dict.fromkeys(row["experiment"] for row in self.newest if row.get("experiment")))
-
-    def problems(self, experiment: str) -> list[Problem]:
-        """The problems that an experiment timed: full before causal, longest head first."""
-        return self._problems.get(experiment, [])
-
-    @cached_property
-    def _problems(self) -> dict[str | None, list[Problem]]:
-        """Those of head_dim 128 first: pages tell most about them."""
-        return {
-            experiment: sorted(
-                dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows),
-                key=lambda p: (p.head_dim != 128, p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch),
-            )
-            for experiment, rows in self._timings.items()
-        }
+        return list(dict.fromkeys(row.experiment for row in self.newest if row.experiment))
 
     @cached_property
     def _timings(self) -> dict[str | None, list[Row]]:
-        found: dict[str | None, list[Row]] = {None: [row for row in self.newest if row["kind"] == "timing"]}
-        for row in found[None]:
-            found.setdefault(row["experiment"], []).append(row)
-        return found
+        timed = [row for row in self.newest if row.kind == "timing"]
+        return {None: timed, **grouped(timed, lambda row: row.experiment)}
 
     def timings(self, experiment: str | None = None) -> list[Row]:
         """The newest timings, of one experiment or of all."""
         return self._timings.get(experiment, [])
 
     @cached_property
+    def _problems(self) -> dict[str | None, list[Problem]]:
+        def order(p: Problem) -> tuple[Any, ...]:
+            return p.head_dim != 128, p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch
+
+        return {
+            experiment: sorted({Problem.from_dict(row.problem_fields): None for row in rows}, key=order)
+            for experiment, rows in self._timings.items()
+        }
+
+    def problems(self, experiment: str) -> list[Problem]:
+        """The problems that an experiment timed, the headline's kind first."""
+        return self._problems.get(experiment, [])
+
+    def peers(self, experiment: str) -> list[str]:
+        """The libraries that an experiment timed."""
+        return sorted({row.backend for row in self.timings(experiment) if not row.technique})
+
+    def modes(self, experiment: str) -> list[str]:
+        """Those of timing that an experiment has rows of."""
+        found = {row.mode for row in self.timings(experiment)}
+        return [mode for mode in ("burst", "sustained") if mode in found]
+
+    def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
+        """The timings of these rungs that count."""
+        names = {rung.name for rung in rungs}
+        return [row for row in self.timings(experiment) if row.technique in names and row.usable]
+
+    @cached_property
     def _by_cell(self) -> dict[tuple[Any, ...], list[Row]]:
-        return grouped(self.timings(), lambda row: (row["experiment"], reading.slug(row), row["backend"]))
+        return grouped(self.timings(), lambda row: (row.experiment, row.problem, row.backend))
 
     def at(self, experiment: str, problem: Problem, backend: str) -> list[Row]:
         """All timings of a backend on one problem, whatever technique and tile."""
         return self._by_cell.get((experiment, problem.slug, backend), [])
 
-    def peers(self, experiment: str) -> list[str]:
-        """The libraries that an experiment timed."""
-        return sorted({row["backend"] for row in self.timings(experiment) if not row.get("technique")})
+    @cached_property
+    def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
+        both = [*((row, row.backend) for row in self.newest), *((row, None) for row in self.newest)]
+        found: dict[tuple[Any, ...], list[Row]] = {}
+        for row, backend in both:
+            found.setdefault((row.kind, row.technique, backend), []).append(row)
+        return found
 
-    def modes(self, experiment: str) -> list[str]:
-        """Those of timing that an experiment has rows of."""
-        found = {row.get("mode") for row in self.timings(experiment)}
-        return [mode for mode in ("burst", "sustained") if mode in found]
+    def of(self, kind: str, technique: str, backend: str | None = None) -> list[Row]:
+        """Rows of one kind about one twin, or about all twins of a technique, of any version."""
+        return self._by_twin.get((kind, technique, backend), [])
+
+    def gates(self, technique: str, backend: str) -> list[Row]:
+        """Gate rows of this checkout's twin."""
+        return [row for row in self.of("gate", technique, backend) if row.current]
+
+    def wrong(self, point: Point) -> list[Row]:
+        """Gate rows that found the version wrong that a point of an earlier one is of."""
+        if point.kind != "earlier" or not point.row:
+            return []
+        gates = self.of("gate", point.row.technique, point.row.backend)
+        return [row for row in gates if row.status == "wrong" and row.source_sha256 == point.row.source_sha256]
+
+    @cached_property
+    def _with_code(self) -> dict[tuple[Any, Any], list[Row]]:
+        newest: dict[tuple[Any, ...], Row] = {}
+        for row in self._lines("code"):
+            name = (row.of, *_cell_of(row))
+            if row.assembler == "own" and (name not in newest or row.time >= newest[name].time):
+                newest[name] = row
+        return grouped(newest.values(), lambda row: (row.technique, row.backend))
+
+    def with_code(self, technique: str | None, backend: str) -> list[Row]:
+        """Every row that read the machine code of a twin, of any version, problem and tile."""
+        return self._with_code.get((technique, backend), [])
+
+    def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
+        """Rows that counted the instructions of this checkout's twin at the reference tile: inspected binaries, then
+        those that the gate of the ladder read, then others; of each bf16 first and full before causal."""
+        found = [
+            row
+            for row in self.with_code(technique, backend)
+            if row.census
+            and row.arch  # none on a GPU for which the project compiles nothing
+            and arch in (None, row.arch)
+            and head_dim in (None, row.problem_fields["head_dim"])
+            and row.reference_tile
+            and row.current
+        ]
+        order = ("dtype", "causal", "head_dim")
+
+        def place(row: Row) -> tuple[Any, ...]:
+            return row.of != "code", row.experiment != "ladder", *(row.problem_fields[name] for name in order)
+
+        return sorted(found, key=place)
+
+    @cached_property
+    def _holes(self) -> list[Row]:
+        latest: dict[Any, str] = {}
+        for row in self.newest:
+            latest[_cell_of(row)] = max(row.time, latest.get(_cell_of(row), ""))
+        return [
+            row for row in self.newest if row.status != "passed" and row.time == latest[_cell_of(row)] and row.current
+        ]
+
+    def holes(self, experiment: str | None = None) -> list[Row]:
+        """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
+        return [row for row in self._holes if experiment in (None, row.experiment)]
+
+    def pairs(self, experiment: str | None = None) -> list[tuple[Row, float]]:
+        """The A/A pair of every group: one of its rows, and by how much two timings of one kernel differed."""
+        found: dict[Any, tuple[Row, float]] = {}
+        for row in self.rows:
+            if row.kind == "timing" and experiment in (None, row.experiment) and row.again:
+                found.setdefault((row.environment, row.group), (row, row.again["difference"]))
+        return list(found.values())
+
+    # The number of a cell
+
+    @cached_property
+    def _by_rung(self) -> dict[tuple[Any, ...], list[Row]]:
+        return grouped(self.timings(), lambda row: (*_place(row), row.mode))
+
+    @cached_property
+    def _refused(self) -> dict[tuple[Any, ...], list[Row]]:
+        """Gate rows that are not a pass: what they are about was not timed."""
+        return grouped((row for row in self.newest if row.kind == "gate" and row.status != "passed"), _place)
 
     def point(
         self,
@@ -288,44 +445,81 @@ class Dataset:
                 return Point("hole", reason="not measured")
 
         def asked(row: Row) -> bool:
-            return tile_slug(row) == tile.slug if tile else reading.is_reference_tile(row)
+            return bool(row.tile == tile.slug if tile else row.reference_tile)
 
         name = (experiment, problem.slug, technique, backend)
         wanted = list(filter(asked, self._by_rung.get((*name, mode), [])))
-        refused = sorted(filter(asked, self._refused.get(name, [])), key=lambda row: row["time"])
-        passed = [row for row in wanted if row["status"] == "passed" and row.get("samples_ms")]
-        current = [row for row in passed if reading.is_current(row, self.hashes)]
+        refused = sorted(filter(asked, self._refused.get(name, [])), key=lambda row: row.time)
+        passed = [row for row in wanted if row.status == "passed" and row.samples_ms]
+        current = [row for row in passed if row.current]
         if current:
-            row = max(current, key=lambda row: row["time"])
-            program = (row.get("details") or {}).get("same_program")
+            row = max(current, key=lambda row: row.time)
+            program = row.same_program
             if program and not tile and not reading.is_reference_tile({**row, "technique": program}):
                 program = None  # its other tile is what this rung is about; the rung that it was timed for has another
             return Point("same_program" if program else "measured", row, program=program)
-        failed = [row for row in wanted if row not in passed and reading.is_current(row, self.hashes)]
-        failed = failed or [row for row in refused if reading.is_current(row, self.hashes)]
+        failed = [row for row in wanted if row not in passed and row.current]
+        failed = failed or [row for row in refused if row.current]
         if failed:
-            newest = max(failed, key=lambda row: row["time"])
-            unsettled = reading.is_unsettled(newest, self.hashes)
-            return Point("hole", reason=why(newest), unsettled=reading.tflops(newest) if unsettled else None)
+            newest = max(failed, key=lambda row: row.time)
+            is_unsettled = newest.status == "not_converged" and newest.get("samples_ms")
+            return Point("hole", reason=why(newest), unsettled=newest.speed if is_unsettled else None)
         if passed:
-            newest = max(passed, key=lambda row: row["time"])
+            newest = max(passed, key=lambda row: row.time)
             return Point("earlier", newest, "measured with an earlier version of the kernel")
         if refused:
             return Point("hole", reason=f"earlier version {why(refused[-1])}")
         return Point("hole", reason="not measured")
 
-    def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
-        """The mean over the processes that timed both programs in one group; else over the anchors of their groups.
-        None where that fails too, or one of them does not count."""
+    # Two cells
+
+    @cached_property
+    def _replicas(self) -> dict[tuple[Any, ...], list[Row]]:
+        timed = (row for row in self.rows if row.kind == "timing")
+        return grouped(timed, lambda row: (*_place(row), row.mode, row.tile))
+
+    def replicas(self, row: Row) -> list[Row]:
+        """All timings of the row's kernel on its problem at its tile, of any process and any version."""
+        return self._replicas.get((*_place(row), row.mode, row.tile), [])
+
+    @cached_property
+    def _anchors(self) -> dict[tuple[Any, Any], Row]:
+        """The anchor of each interleaved group."""
+        return {
+            (row.environment, row.group): row
+            for row in self.rows
+            if row.kind == "timing" and row.backend == ANCHOR and row.status == "passed"
+        }
+
+    def over_anchor(self, row: Row) -> float | None:
+        """Speed over that of the anchor of the row's own group, None where the group has no anchor."""
+        anchor = self._anchors.get((row.environment, row.group))
+        return row.speed / anchor.speed if anchor else None
+
+    def linked(self, ours: Row, theirs: Row) -> float | None:
+        """Speed over speed, each over the anchor of its own group; None where a group has no anchor."""
+        over = [self.over_anchor(row) for row in (ours, theirs)]
+        return over[0] / over[1] if over[0] and over[1] else None
+
+    def ratio(self, ours: Point, theirs: Point, *, replicas: bool = False) -> Ratio | None:
+        """The mean over the processes that timed both programs in one group; else over the anchors of their groups,
+        with `replicas` those of any timing of these programs. None where that fails too, or one does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
         pair = self.met(ours.row, theirs.row)
         if pair and (found := self.intervals.ratio(*pair)).processes:
-            return Ratio(math.exp(found.value), linked=False, pair=pair)
-        linked = self.linked(ours.row, theirs.row)
-        return None if linked is None else Ratio(linked, linked=True)
+            mean, between = math.exp(found.value), found.interval
+            low, high = (mean if bound is None else bound for bound in (between.low, between.high))
+            return Ratio(mean, low, high, found.processes, linked=False, pair=pair)
+        pairs = [(ours.row, theirs.row)]
+        if replicas:
+            usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
+            ours_too, theirs_too = (sorted(rows, key=lambda row: row.time, reverse=True) for rows in usable)
+            pairs += product(ours_too, theirs_too)
+        over = next((value for value in (self.linked(*pair) for pair in pairs) if value is not None), None)
+        return None if over is None else Ratio(over, over, over, 0, linked=True)
 
-    def met(self, ours: Row, theirs: Row) -> tuple[Row, Row] | None:
+    def met(self, ours: Row, theirs: Row) -> Pair | None:
         """Two rows of one group: these, or else the newest of the same two programs."""
         if reading.same_group(ours, theirs):
             return ours, theirs
@@ -339,11 +533,6 @@ class Dataset:
         pairs = [ratio.pair for ratio in ratios]
         met = [pair for pair in pairs if pair]
         return self.intervals.mean(met) if met and len(met) == len(pairs) else None
-
-    def over_anchor(self, row: Row) -> float | None:
-        """TFLOPS over the TFLOPS of the anchor of the row's own group, None where the group has no anchor."""
-        anchor = self._anchors.get((row.get("environment"), row.get("group")))
-        return reading.ratio(row, anchor) if anchor else None
 
     def gain(
         self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False
@@ -360,125 +549,66 @@ class Dataset:
     ) -> Ratio | None:
         """The same rung in two languages; None across instruction classes. `best`: each at its committed best tile."""
         points = [self.point(experiment, problem, technique.name, backend, best=best) for backend in (ours, theirs)]
-        if all(point.row for point in points) and len({point.row.get("mma") for point in points if point.row}) == 2:
+        if len({point.row.mma for point in points if point.row}) == 2:
             return None
         return self.ratio(points[0], points[1])
 
-    def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
-        """Rows that counted the instructions of this checkout's twin at the reference tile: inspected binaries, then
-        those that the gate of the ladder read, then others; of each bf16 first and full before causal."""
-        found = [
-            row
-            for row in self.with_code(technique, backend)
-            if row["code"].get("census")
-            and row.get("arch")  # none on a GPU for which the project compiles nothing
-            and arch in (None, row["arch"])
-            and head_dim in (None, row["problem"]["head_dim"])
-            and reading.is_reference_tile(row)
-            and reading.is_current(row, self.hashes)
-        ]
-        order = ("dtype", "causal", "head_dim")
+    # Machines
 
-        def place(row: Row) -> tuple[Any, ...]:
-            return row["kind"] != "code", row.get("experiment") != "ladder", *(row["problem"][name] for name in order)
+    def multiprocessors(self, row: Row) -> int:
+        """Of the GPU that timed the row."""
+        return int(row.sm_count)
 
-        return sorted(found, key=place)
+    def provenance(self, rows: Iterable[Mapping[str, Any]] = ()) -> str:
+        """recorded on NVIDIA H200, 2030-01-02, commit 0123456: of the runs of `rows`, or of the newest run."""
+        if not self.environments:
+            return "nothing recorded yet"
+        used = self.environments_of(rows) or sorted(self.environments.values(), key=lambda run: run.time)[-1:]
+        days = [run.time[:10] for run in used]
+        commits = list(dict.fromkeys(filter(None, map(_commit, used))))
+        parts = [f"{self.origin} on {self.gpu}", days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"]
+        if commits:
+            several = f"{len(commits)} commits from {commits[0]} to {commits[-1]}"
+            parts.append(several if len(commits) > 2 else f"commit{'s' * (len(commits) - 1)} {' and '.join(commits)}")
+        return ", ".join(parts)
 
-    @cached_property
-    def _with_code(self) -> dict[tuple[Any, Any], list[Row]]:
-        read = (row for row in self.newest if (row.get("code") or {}).get("registers") is not None)
-        return grouped(filter(reading.is_as_shipped, read), lambda row: (row.get("technique"), row["backend"]))
-
-    def with_code(self, technique: str | None, backend: str) -> list[Row]:
-        """Every row that read the machine code of a twin, of any version, problem and tile."""
-        return self._with_code.get((technique, backend), [])
-
-    def gates(self, technique: str, backend: str) -> list[Row]:
-        """Gate rows of this checkout's twin."""
-        return [row for row in self.of("gate", technique, backend) if reading.is_current(row, self.hashes)]
-
-    def wrong(self, point: Point) -> list[Row]:
-        """Gate rows that found the version wrong that a point of an earlier one is of."""
-        if point.kind != "earlier" or not point.row:
-            return []
-        gates = self.of("gate", point.row["technique"], point.row["backend"])
-        sha256 = point.row.get("source_sha256")
-        return [row for row in gates if row["status"] == "wrong" and row.get("source_sha256") == sha256]
-
-    @cached_property
-    def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.newest:
-            for backend in (row["backend"], None):
-                found.setdefault((row["kind"], row.get("technique"), backend), []).append(row)
-        return found
-
-    def of(self, kind: str, technique: str, backend: str | None = None) -> list[Row]:
-        """Rows of one kind about one twin, or about all twins of a technique, of any version."""
-        return self._by_twin.get((kind, technique, backend), [])
-
-    def holes(self, experiment: str | None = None) -> list[Row]:
-        """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
-        return [row for row in self._holes if experiment in (None, row.get("experiment"))]
-
-    @cached_property
-    def _holes(self) -> list[Row]:
-        latest: dict[str, str] = {}
-        names = [(results.key(row), row) for row in self.newest]
-        for name, row in names:
-            latest[name] = max(row["time"], latest.get(name, ""))
-        return [
-            row
-            for name, row in names
-            if row["status"] != "passed" and row["time"] == latest[name] and reading.is_current(row, self.hashes)
-        ]
+    def environments_of(self, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """The runs that `rows` are from, the oldest first."""
+        used = {row.get("environment") for row in rows}
+        return sorted((run for name, run in self.environments.items() if name in used), key=lambda run: run.time)
 
     def speed_of_light(self, kernel: Row | None = None) -> float | None:
         """Dense 16-bit tensor-core peak in TFLOPS at the SM clock of this kernel's timing, at the card's highest where
         the row does not say it; None where that is not known."""
-        for row in self.environments.values():
-            details = row.get("details") or {}
-            if peak := (details.get("peaks") or {}).get("tensor_tflops"):
-                ghz, highest = reading.clock_ghz(kernel or {}), (details.get("gpu") or {}).get("max_sm_mhz")
-                return peak * ghz * 1e3 / highest if ghz and highest else peak
+        for run in self.environments.values():
+            if run.tensor_tflops:
+                ghz = kernel and kernel.clock_ghz
+                scale = ghz * 1e3 / run.max_sm_mhz if ghz and run.max_sm_mhz else 1
+                return float(run.tensor_tflops * scale)
         return None
 
     def bandwidth(self) -> float | None:
         """Bytes that DRAM moves in a second, None where it is not known."""
-        peaks = [(row.get("details") or {}).get("peaks") or {} for row in self.environments.values()]
-        return next((peak["bytes_per_s"] for peak in peaks if peak.get("bytes_per_s")), None)
-
-    def pairs(self, experiment: str | None = None) -> list[tuple[Row, float]]:
-        """The A/A pair of every group: one of its rows, and by how much two timings of one kernel differed."""
-        found: dict[Any, tuple[Row, float]] = {}
-        for row in self.rows:
-            if row["kind"] == "timing" and experiment in (None, row["experiment"]):
-                again = (row.get("details") or {}).get("again")
-                if again:
-                    found.setdefault((row.get("environment"), row["group"]), (row, again["difference"]))
-        return list(found.values())
+        return next((run.bytes_per_s for run in self.environments.values() if run.bytes_per_s), None)
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """Key -> its rows, in the order in which they come."""
-    found: dict[Any, list[Row]] = {}
+    found: dict[Any, list[Any]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
-    return row.get("experiment"), reading.slug(row), row.get("technique"), row["backend"]
+def _place(row: Row) -> tuple[Any, ...]:
+    return row.experiment, row.problem, row.technique, row.backend
 
 
-def _series(row: Row) -> tuple[Any, ...]:
-    return *_cell(row), row.get("mode")
+def _cell_of(row: Row) -> tuple[Any, ...]:
+    """What makes two rows the same measurement."""
+    about = (row.get("mode"), row.get("tool"), row.get("roof"), row.kernel, row.tile, row.on, row.arch)
+    return (row.kind, *_place(row), row.source_sha256, *about)
 
 
-def _kernel(row: Row) -> tuple[Any, ...]:
-    return *_series(row), tile_slug(row)
-
-
-def _commit(environment: Row) -> str:
-    git = (environment.get("details") or {}).get("git") or {}
-    return str(git.get("sha") or "")[:7] + (" with changes" if git.get("dirty") else "")
+def _commit(run: Row) -> str:
+    return (run.commit or "")[:7] + (" with changes" if run.dirty else "")

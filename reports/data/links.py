@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from harness.operators.attention.titles import INSTRUCTIONS
+
 PTX_ISA = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
 
 READING = {
@@ -40,29 +42,6 @@ SECTIONS = {
     "setmaxnreg": "miscellaneous-instructions-setmaxnreg",
 }
 """Instruction -> its section of the PTX ISA."""
-
-INSTRUCTIONS = {
-    "mma_ldmatrix": ("mma", "ldmatrix"),
-    "xor_swizzle": ("ldmatrix",),
-    "padded_rows": ("ldmatrix",),
-    "ldmatrix_x4": ("ldmatrix",),
-    "cp_async_pipeline": ("cp.async",),
-    "tma_loads": ("cp.async.bulk.tensor", "mbarrier"),
-    "tma_swizzle": ("cp.async.bulk.tensor",),
-    "mbarrier_ring": ("mbarrier",),
-    "warp_specialized": ("mbarrier",),
-    "setmaxnreg_consumers": ("setmaxnreg",),
-    "softmax_lock": ("bar",),
-    "wgmma": ("wgmma",),
-    "producer_consumer": ("setmaxnreg", "mbarrier"),
-    "exp_lock": ("bar",),
-    "overlapped_softmax": ("wgmma",),
-    "pingpong": ("bar",),
-    "pinned_maxima": ("mbarrier",),
-    "tma_store": ("stmatrix", "cp.async.bulk.tensor"),
-    "cluster_multicast": ("cp.async.bulk.tensor", "mbarrier"),
-}
-"""Technique -> the instructions that it is about."""
 
 
 def ptx(technique: str) -> dict[str, str]:

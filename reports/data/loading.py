@@ -4,74 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.operators.attention import tiles
-from harness.rows import reading, results, schema
+from harness.rows import frame, results
 from harness.rows.reading import Hashes
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import KINDS, Dataset, Row, about, lines
+
+if TYPE_CHECKING:
+    import pandas
+
+NO_GPU = "a CPU"
+"""The GPU of runs that had none."""
+CELL = (
+    *("experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "source_sha256", "on", "arch"),
+    *("purpose", "mode", "roof", "tool", "of"),
+)
+"""Columns that make two rows the same measurement."""
 
 
-def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes, tables: Path = tiles.FOLDER) -> list[Dataset]:
-    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one
-    with most timings that count comes first, of equals the fresh one. A fresh row that has been recorded since, or
-    that a recorded one replaced, is left out, and so are probes, which are of no machine. `tables`: the folder of the
-    tiles chosen for each GPU."""
-    rows: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-    replaced: dict[tuple[str, str], str] = {}
-    runs = {path: results.read(path, schema.check) for path in fresh}
-    about = {(row["kind"], row.get("technique")) for found in runs.values() for row in found}
-    for gpu, path in results.iter_recorded(recorded):
-        found = results.read(path)
-        rows.setdefault((gpu, True), []).extend(found)
-        name = _gpu_of(found)
-        for row in found:
-            if (row["kind"], row.get("technique")) in about:
-                key = (name, results.key(row))
-                replaced[key] = max(row["time"], replaced.get(key, ""))
-    for found in runs.values():
-        gpu = _gpu_of(found)
-        new = [
-            row
-            for row in found
-            if row["kind"] not in ("environment", "probe") and row["time"] > replaced.get((gpu, results.key(row)), "")
-        ]
-        if new:
-            rows.setdefault((gpu, False), []).extend([row for row in found if row["kind"] == "environment"] + new)
+def load(
+    recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None, tables: Path = tiles.FOLDER
+) -> list[Dataset]:
+    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one with most timings that
+    count comes first, of equals the fresh one. A fresh row that was recorded since, or replaced by a recorded one, is
+    left out. `tables`: the folder of the tiles chosen for each GPU."""
+    every = {kind: frame.frame(kind, root=recorded, runs=tuple(fresh)) for kind in KINDS}
+    origins = {origin for kind in KINDS[1:] for origin in zip(every[kind].gpu, every[kind].recorded, strict=True)}
     datasets = []
-    for (gpu, is_recorded), found in rows.items():
-        name = _gpu_of(found, gpu)
-        table = {(one.technique, one.backend, one.cell): one for one in _selections(tables, name)}
-        chosen, tried = ({key: getattr(one, what) for key, one in table.items()} for what in ("tile", "tried"))
-        datasets.append(Dataset(name, is_recorded, found, hashes, chosen, tried))
+    for gpu, is_recorded in sorted(origins):
+        if is_recorded and gpu == NO_GPU:
+            continue  # of compilers alone
+        of_gpu = {kind: every[kind][every[kind].gpu == gpu] for kind in KINDS[1:]}
+        here = {kind: found[found.recorded == is_recorded] for kind, found in of_gpu.items()}
+        if not is_recorded:
+            here |= {kind: _newer(here[kind], of_gpu[kind][of_gpu[kind].recorded]) for kind in KINDS[1:]}
+        used = {name for found in here.values() for name in found.environment}
+        here["environment"] = every["environment"][every["environment"].id.isin(used)]
+        if used:
+            path = tables / f"{results.gpu_slug(gpu)}.toml"
+            chosen = {(one.technique, one.backend, one.cell): one for one in tiles.read(path)} if path.is_file() else {}
+            picked = {key: one.tile for key, one in chosen.items()}
+            tried = {key: one.tried for key, one in chosen.items()}
+            datasets.append(Dataset(gpu, is_recorded, here, hashes, picked, tried))
 
     def richness(data: Dataset) -> tuple[int, bool]:
-        return sum(reading.counts(row, hashes) for row in data.timings()), not data.recorded
+        return sum(bool(row.usable) for row in data.timings()), not data.recorded
 
     return sorted(datasets, key=richness, reverse=True)
+
+
+def _newer(fresh: pandas.DataFrame, recorded: pandas.DataFrame) -> pandas.DataFrame:
+    """The fresh rows that no recorded one of the same measurement is as new as."""
+    if fresh.empty or recorded.empty:
+        return fresh
+    cell = [name for name in CELL if name in fresh]
+    latest = recorded.groupby(cell, dropna=False).time.max().rename("last").reset_index()
+    last = fresh[cell].merge(latest, on=cell, how="left")["last"].to_numpy()
+    return fresh[[not isinstance(seen, str) or time > seen for time, seen in zip(fresh.time, last, strict=True)]]
 
 
 def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
     """Of the newest version of each kernel that was timed: with them, editing a kernel leaves recorded rows as they
     count."""
-    rows = [row for _, path in results.iter_recorded(recorded) for row in results.read(path)]
-    timed = sorted((row for row in rows if row["kind"] == "timing"), key=lambda row: row["time"])
-    return {(row["technique"], row["backend"]): row["source_sha256"] for row in timed if row.get("technique")}
+    timing = frame.frame("timing", root=recorded)
+    timed = timing[(timing.purpose == "timing") & timing.technique.notna()].sort_values("time", kind="stable")
+    return {
+        (name, by): source for name, by, source in zip(timed.technique, timed.backend, timed.source_sha256, strict=True)
+    }
 
 
-def of_compilers(recorded: Path, fresh: Iterable[Path]) -> tuple[list[Row], list[Row]]:
-    """Rows of kind probe, and of kind code, about compilers alone: those that are recorded, and those of fresh runs.
-    Code by another assembler than the language's own is left out."""
-    files = [*results.recorded(recorded, results.COMPILERS), *fresh]
-    rows: list[Row] = [row for path in files for row in results.read(path, schema.check)]
-    code = [row for row in rows if row["kind"] == "code" and reading.is_as_shipped(row)]
-    return [row for row in rows if row["kind"] == "probe"], code
-
-
-def _selections(tables: Path, gpu: str) -> list[tiles.Selection]:
-    table = tables / f"{results.gpu_slug(gpu)}.toml"
-    return tiles.read(table) if table.is_file() else []
-
-
-def _gpu_of(rows: Iterable[Row], unknown: str = "unknown") -> str:
-    return next((reading.gpu_name(row) for row in rows if row["kind"] == "environment"), unknown)
+def of_compilers(
+    recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None
+) -> tuple[list[dict[str, Any]], list[Row]]:
+    """Proofs, and machine code, that compilers alone made: those that are recorded, and those of fresh runs. Code by
+    another assembler than the language's own is left out."""
+    runs = tuple(fresh)
+    proofs = [results.by_source(row) for row in frame.rows("proof", recorded, runs) if row["kind"] == "proof"]
+    code = frame.frame("code", root=recorded, runs=runs)
+    alone = code[(code.of == "code") & (code.assembler == "own") & ((code.gpu == NO_GPU) | ~code.recorded)]
+    return proofs, lines("code", about(alone, hashes))

@@ -17,7 +17,6 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, TWINS
 from harness.operators.attention.problem import Problem
-from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, fastest
 from reports.data.names import LABELS, SHORT, cell_title, label
 from reports.data.titles import title
@@ -52,8 +51,8 @@ SHAPES = {**MARKERS, "triton_native": "D"}
 def drawn_as(row: Row) -> str:
     """The series, of NAMES, that a row is drawn as: core Triton is held to mma.sync where the row says so, whatever the
     ladder calls its series."""
-    backend: str = row["backend"]
-    return "triton_native" if backend == "triton" and row.get("mma") != "mma_sync" else backend
+    backend: str = row.backend
+    return "triton_native" if backend == "triton" and row.mma != "mma_sync" else backend
 
 
 def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> str:
@@ -77,7 +76,7 @@ def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Tec
         if (point := data.point(experiment, problem, None, name)).tflops
     }
     timed = [point for backend in SERIES for point in points[backend] if point.tflops]
-    clocked = [point for point in timed if point.row and reading.clock_ghz(point.row)]
+    clocked = [point for point in timed if point.row and point.row.clock_ghz]
     peak = data.speed_of_light(fastest(clocked or timed).row)
     names = [title(rung.name) for rung in rungs]
     follows = [techniques.parent(rung) == above for rung, above in zip(rungs, [None, *rungs], strict=False)]
@@ -159,7 +158,7 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
         for backend in SERIES:
             found = steps.one_step(data, problem, technique, backend, "reference")
             tuned = steps.point_of(data, problem, technique, backend, "best")
-            best = tuned if tuned.counts and tuned.row and not reading.is_reference_tile(tuned.row) else None
+            best = tuned if tuned.counts and tuned.row and not tuned.row.reference_tile else None
             if row := found.point.row or (best and best.row):
                 name = f"head_dim {problem.head_dim}, {problem.mask}"
                 lines.append(StepLine(name, drawn_as(row), found, best))

@@ -183,7 +183,9 @@ def library_point(data: Dataset, problem: Problem, library: str) -> Point:
         for backend in _versions(data, experiment, library)
     ]
     counting = [point for point in points if point.counts and point.row]
-    return max(counting, key=lambda point: str((point.row or {})["time"]), default=Point("hole", reason="not measured"))
+    return max(
+        counting, key=lambda point: str(point.row and point.row.time), default=Point("hole", reason="not measured")
+    )
 
 
 def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterator[Point]:
@@ -193,17 +195,16 @@ def _points(data: Dataset, problem: Problem, language: str, mma: str) -> Iterato
             for backend in SERIES_OF[language]:
                 for tuned in (False, True):
                     point = data.point(experiment, problem, technique.name, backend, best=tuned)
-                    if point.row and point.row.get("mma") in CLASSES[mma]:
+                    if point.row and point.row.mma in CLASSES[mma]:
                         yield point
 
 
 def _bar(data: Dataset, panel: str, backend: str, point: Point) -> Bar:
-    row = point.row or {}
-    name = row.get("technique")
-    tried = tuning.tried(data, name, row["backend"], Problem.from_dict(row["problem"])) if name else 1
+    row = point.row
+    tried = tuning.tried(data, row.technique, row.backend, Problem.parse(row.problem)) if row and row.technique else 1
     return Bar(panel, backend, point, processes.speed(data, point), tried)
 
 
 def _versions(data: Dataset, experiment: str, library: str) -> Iterable[str]:
-    names = {row["backend"] for row in data.timings(experiment) if not row.get("technique")}
+    names = {row.backend for row in data.timings(experiment) if not row.technique}
     return sorted(name for name in names if name.partition("@")[0] == library)

@@ -44,7 +44,8 @@ class Curve:
 
     @property
     def technique(self) -> str | None:
-        return (self.points[-1][1].row or {}).get("technique")
+        row = self.points[-1][1].row
+        return row.technique if row else None
 
 
 @dataclass(frozen=True)

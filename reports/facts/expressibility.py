@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.expressibility import matrix, verdicts
 from harness.expressibility.matrix import Cell, Mark
-from reports.data.dataset import Row
 
 WORDS: dict[str | None, str] = {
     "direct": "written",
@@ -70,7 +70,7 @@ Known = Mapping[tuple[str, str], Said]
 """(technique, language) -> what its probes say. Cells that are proven in no version are left out."""
 
 
-def said(rows: Iterable[Row]) -> Known:
+def said(rows: Iterable[Mapping[str, Any]]) -> Known:
     """`rows`: of kind probe, as reports/recorded/compilers has them. Both tables: no row of one is of the other."""
     found: dict[tuple[str, str], Said] = {}
     rows = list(rows)

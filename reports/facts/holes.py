@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.catalog import experiments, sources
 from harness.rows import reading
-from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, why
 
 
@@ -30,13 +29,13 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
     """Holes with one status and reason together, whatever the kernel."""
     found: dict[tuple[Any, ...], Hole] = {}
     for row in rows:
-        how = row.get("mode") or row.get("tool")
-        reason, where = row.get("reason"), [reading.slug(row), row["kind"], how, tile_slug(row)]
-        if row["status"] == "not_converged" and row.get("samples_ms"):
+        how = row.mode or row.tool
+        reason, where = row.reason, [row.problem, row.kind, how, row.tile]
+        if row.status == "not_converged" and row.samples_ms:
             reason = "the median is not certain enough after the time that it was given"
             where.append(why(row).partition(": ")[2])
-        what = (row["status"], row.get("check"), reason)
-        cell = (row["backend"], row.get("technique") or "", " ".join(filter(None, where)))
+        what = (row.status, row.check, reason)
+        cell = (row.backend, row.technique or "", " ".join(filter(None, where)))
         found.setdefault(what, Hole(*what, [])).cells.append(cell)
     return list(found.values())
 
@@ -44,7 +43,7 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
 def unmeasured(data: Dataset, name: str) -> list[str]:
     """The problems of an experiment on which no kernel of this checkout has a row; none for a run on a CPU, where the
     problems are others."""
-    rows = [row for row in data.newest if row.get("experiment") == name]
+    rows = [row for row in data.newest if row.experiment == name]
     name = name.removesuffix(reading.SHARED_PTXAS)
     if (
         not any(row["on"] == "gpu" for row in rows)
@@ -52,5 +51,5 @@ def unmeasured(data: Dataset, name: str) -> list[str]:
     ):
         return []
     asked = experiments.load(name).problems
-    met = {reading.slug(row) for row in rows if row.get("technique") and reading.is_current(row, data.hashes)}
+    met = {row.problem for row in rows if row.technique and row.current}
     return [problem.slug for problem in asked if problem.slug not in met]

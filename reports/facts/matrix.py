@@ -118,7 +118,7 @@ def cost(data: Dataset, problem: Problem, name: str) -> Cost:
     points: dict[str, list[Point]] = {}
     for policy in steps.POLICIES:
         points[policy] = _together(data, problem, [(known, "triton"), (known, "cuda")], policy)
-        classes = {(point.row or {}).get("mma") for point in points[policy]}
+        classes = {(point.row and point.row.mma) for point in points[policy]}
         found[policy] = processes.over(data, *points[policy]) if len(classes) == 1 else None
     spills = steps.spill_bytes(data, points["reference"][0])
     dropped = steps.hint_dropped(data, known, "triton", problem, points["reference"][0])

@@ -11,7 +11,8 @@ from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest
-from reports.data.dataset import Row
+
+Row = Mapping[str, Any]
 
 FEATURES = {
     "wgmma": "HGMMA",

@@ -10,7 +10,6 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
-from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Row
 from reports.facts import counters
 
@@ -38,8 +37,8 @@ def hit_rates(datasets: Sequence[Dataset]) -> list[HitRates]:
     for name in L2_ORDERS:
         for row, where in counters.profiled(datasets, name):
             rate = counters.metric(row, counters.HIT_RATE)
-            if rate is not None and row["problem"]["heads"] > 1:
-                cells.setdefault((reading.slug(row), tile_slug(row)), {}).setdefault(name, (row, rate, where))
+            if rate is not None and row.problem_fields["heads"] > 1:
+                cells.setdefault((row.problem, row.tile), {}).setdefault(name, (row, rate, where))
     found = []
     for (slug, tile), cell in cells.items():
         if set(cell) == set(L2_ORDERS):
@@ -69,10 +68,10 @@ def usage(datasets: Sequence[Dataset], rungs: Sequence[Technique]) -> list[Usage
     for rung in rungs:
         read = {backend: rows for backend in SERIES if (rows := _cells(datasets, rung, backend))}
         codes = {name: rows[0] for name, rows in read.items() if rows[0]["problem"]["head_dim"] == HEAD_DIM}
-        profiled = [row for row, _ in counters.profiled(datasets, rung.name) if reading.is_reference_tile(row)]
+        profiled = [row for row, _ in counters.profiled(datasets, rung.name) if row.reference_tile]
         largest = max(
-            (row for row in profiled if row["problem"]["head_dim"] == HEAD_DIM),
-            key=lambda row: Problem.from_dict(row["problem"]).flops,
+            (row for row in profiled if row.problem_fields["head_dim"] == HEAD_DIM),
+            key=lambda row: Problem.parse(row.problem).flops,
             default=None,
         )
         if codes:
@@ -101,7 +100,9 @@ def _cells(datasets: Sequence[Dataset], rung: Technique, backend: str) -> list[R
 
 def built_for(found: Sequence[Usage]) -> str:
     """bf16, full: what all of the binaries are for; empty where they differ."""
-    cells = {(row["problem"]["dtype"], row["problem"]["causal"]) for item in found for row in item.codes.values()}
+    cells = {
+        (row.problem_fields["dtype"], row.problem_fields["causal"]) for item in found for row in item.codes.values()
+    }
     return ", ".join(f"{dtype}, {'causal' if causal else 'full'}" for dtype, causal in cells) if len(cells) == 1 else ""
 
 

@@ -56,7 +56,7 @@ class Line:
     @property
     def is_current(self) -> bool:
         """Whether the row measured this checkout's kernel."""
-        return not self.roof.kernel or (self.row or {}).get("source_sha256") == self.roof.source_sha256
+        return not self.roof.kernel or (self.row and self.row.source_sha256) == self.roof.source_sha256
 
     def rate(self, what: str) -> float | None:
         """`what` a clock of one multiprocessor."""

@@ -78,12 +78,12 @@ def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
     loops = {line.roof.size: line for line in lines if line.roof.name.endswith("_no_exponentials")}
     if not products and not loops:
         return {}
-    timed = [row for row in data.rows if (row["kind"], row.get("experiment")) == ("timing", entry["experiment"])]
+    timed = [row for row in data.rows if (row.kind, row.experiment) == ("timing", entry["experiment"])]
     borrowed: dict[int, int] = {}
     cells = []
     for cell in entry["cells"]:
         head_dim = Problem.parse(cell["problem"]).head_dim
-        row = next((row for row in timed if _is_of(cell, row)), {})
+        row = next((row for row in timed if _is_of(cell, row)), None)
         limit, loop = products.get(head_dim), loops.get(head_dim)
         if products and not limit:
             borrowed[head_dim] = max(products)
@@ -102,17 +102,16 @@ def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
 def _is_of(cell: Mapping[str, Any], row: Row) -> bool:
     """Whether a cell's TFLOPS of ours are this row's."""
     return (
-        row["environment"] == cell.get("run")
+        row.environment == cell.get("run")
+        and bool(row.samples_ms)
+        and row.speed == cell["ours"]
         and reading.cell(row) == cell["case"]
-        and bool(row.get("samples_ms"))
-        and reading.tflops(row) == cell["ours"]
     )
 
 
-def at_clock_of(data: Dataset, row: Row, flop: float | None) -> float | None:
+def at_clock_of(data: Dataset, row: Row | None, flop: float | None) -> float | None:
     """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
-    ghz = reading.clock_ghz(row)
-    return flop * ghz * data.multiprocessors(row) / 1e3 if ghz and flop else None
+    return flop * row.clock_ghz * row.sm_count / 1e3 if row and row.clock_ghz and flop else None
 
 
 def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
@@ -137,8 +136,8 @@ def _timed(data: Dataset, experiment: str) -> dict[tuple[str, str], dict[str, bo
     """(backend, technique) -> problem -> whether an experiment timed this version of the kernel there."""
     found: dict[tuple[str, str], dict[str, bool]] = {}
     for row in data.timings(experiment):
-        if row.get("technique") and techniques.find(row["technique"]):
-            problems = found.setdefault((row["backend"], row["technique"]), {})
-            slug = reading.slug(row)
-            problems[slug] = problems.get(slug, False) or reading.is_current(row, data.hashes)
+        if row.technique and techniques.find(row.technique):
+            problems = found.setdefault((row.backend, row.technique), {})
+            slug = row.problem
+            problems[slug] = problems.get(slug, False) or row.current
     return found

@@ -12,8 +12,6 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import TECHNIQUES, Technique
 from harness.operators.attention.problem import Problem
-from harness.rows import reading
-from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Ratio, Row
 from reports.data.titles import title
 from reports.facts import answer
@@ -89,7 +87,7 @@ def point_of(
 def main_chain(data: Dataset, problem: Problem) -> list[Technique]:
     """From the first technique to the fastest CUDA kernel with mma.sync, parent by parent."""
     row = answer.best(data, problem, "cuda", "mma_sync").row
-    return _ancestry(techniques.get(row["technique"])) if row else []
+    return _ancestry(techniques.get(row.technique)) if row else []
 
 
 def chains(data: Dataset, problem: Problem, policy: str, columns: Sequence[str] = ("cuda", "triton")) -> list[Chain]:
@@ -116,7 +114,7 @@ def chains(data: Dataset, problem: Problem, policy: str, columns: Sequence[str] 
 
 def timed(data: Dataset) -> list[Technique]:
     """The techniques that the ladder's experiment has rows of, in the order of the registry."""
-    names = {row["technique"] for row in data.timings(answer.LADDER) if row.get("technique")}
+    names = {row.technique for row in data.timings(answer.LADDER) if row.technique}
     return [technique for technique in TECHNIQUES if technique.name in names]
 
 
@@ -149,7 +147,7 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
         return Step(technique, "none", _value(before), None, None, None, point, before)
     if before is None or not before.counts or not before.row or _is_by_wgmma_alone(point.row, before.row):
         return Step(technique, "first", None, point.tflops, None, None, point, None)
-    moved = tile_slug(point.row) != tile_slug(before.row)
+    moved = point.row.tile != before.row.tile
     ratio = data.ratio(point, before)
     kind = "both" if moved else "technique"
     if point.kind == "same_program" or is_parents_program(technique, backend):
@@ -178,12 +176,10 @@ def spill_bytes(data: Dataset, point: Point) -> int:
 
 
 def _codes(data: Dataset, row: Row) -> list[Row]:
-    wanted = (row.get("technique"), row["backend"], reading.slug(row), tile_slug(row), row.get("source_sha256"))
-    name = (row.get("technique"), row["backend"])
+    wanted = (row.technique, row.backend, row.problem, row.tile, row.source_sha256)
+    name = (row.technique, row.backend)
     return [
-        other
-        for other in data.with_code(*name)
-        if (*name, reading.slug(other), tile_slug(other), other.get("source_sha256")) == wanted
+        other for other in data.with_code(*name) if (*name, other.problem, other.tile, other.source_sha256) == wanted
     ]
 
 
@@ -208,11 +204,11 @@ def is_parents_program(technique: Technique, backend: str) -> bool:
 
 def _is_by_wgmma_alone(row: Row, before: Row) -> bool:
     """Whether one of the two multiplies by wgmma and the other does not."""
-    return (row.get("mma") == "wgmma") != (before.get("mma") == "wgmma")
+    return (row.mma == "wgmma") != (before.mma == "wgmma")
 
 
 def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> Point | None:
-    tile = Tile.from_dict(row["tile"])
+    tile = Tile.parse(row.tile)
     points = (data.point(name, problem, parent.name, backend, tile=tile) for name in answer.experiments(data))
     return next((point for point in points if point.counts), None)
 

@@ -96,7 +96,11 @@ def beside(data: Dataset, experiment: str) -> list[Beside]:
     ]
     others = ["cuda", *dict.fromkeys(map(compared_with, versions))] if versions else []
     for backend, problem in product((*versions, *others), data.problems(experiment)):
-        timed = {(row["technique"], Tile.from_dict(row["tile"])) for row in data.at(experiment, problem, backend)}
+        timed = {
+            (row.technique, Tile.parse(row.tile))
+            for row in data.at(experiment, problem, backend)
+            if techniques.find(row.technique)  # a recorded kernel may be gone
+        }
         for name, tile in sorted(timed):
             series = compared_with(backend)
             parent = techniques.parent(techniques.get(name), series)

@@ -13,8 +13,6 @@ from harness.catalog.entries import Ladder, Technique
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
-from harness.rows.reading import tile_slug
-from reports.data import machines
 from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
 from reports.data.names import cell_title
 from reports.data.questions import question
@@ -100,14 +98,14 @@ def ladder_table(data: Dataset, experiment: str, problem: Problem, rungs: Sequen
 
 
 def experiment(data: Dataset, name: str) -> dict[str, Any]:
-    rows = [row for row in data.newest if row.get("experiment") == name]
-    ours = [row for row in rows if row.get("technique") and reading.is_current(row, data.hashes)]
+    rows = [row for row in data.newest if row.experiment == name]
+    ours = [row for row in rows if row.technique and row.current]
     timed = [*rows, *data.timings(COOL[name])] if name in COOL else rows
-    both = loaded(row for row in timed if not row.get("technique") or reading.is_current(row, data.hashes))
+    both = loaded(row for row in timed if not row.technique or row.current)
     return {
         "where": data.provenance(ours),
         "scored": scored(data, name),
-        "current": lambda row: reading.is_current(row, data.hashes),
+        "current": lambda row: row.current,
         "name": name,
         "stem": downloads.stem_of(data, name),
         "question": question(name),
@@ -123,24 +121,24 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "unmeasured": unmeasured(data, name),
         "earlier": earlier_cells(data, name),
         "pairs": data.pairs(name),
-        "machines": machines.machines(data.environments_of(rows)),
+        "machines": data.environments_of(rows),
     }
 
 
 def loaded(rows: Iterable[Row]) -> list[tuple[Row, Row]]:
     """(burst, sustained): the newest timings of each kernel that was timed in both modes."""
     found: dict[tuple[str, ...], dict[str, Row]] = {}
-    for row in sorted(rows, key=lambda row: row["time"]):
-        if row["kind"] == "timing" and row.get("samples_ms"):
-            kernel = (reading.slug(row), row["backend"], row.get("technique") or "", tile_slug(row))
-            found.setdefault(kernel, {})[row["mode"]] = row
+    for row in sorted(rows, key=lambda row: row.time):
+        if row.kind == "timing" and row.samples_ms:
+            kernel = (row.problem, row.backend, row.technique or "", row.tile)
+            found.setdefault(kernel, {})[row.mode] = row
     return [(modes["burst"], modes["sustained"]) for _, modes in sorted(found.items()) if len(modes) == 2]
 
 
 def per_ghz(row: Row) -> float | None:
     """TFLOPS for each GHz of the clock in the kernel; None where that was not read."""
-    ghz = reading.clock_ghz(row)
-    return reading.tflops(row) / ghz if ghz else None
+    ghz = row.clock_ghz
+    return row.speed / ghz if ghz else None
 
 
 def shown_problems(data: Dataset, experiment: str) -> list[Problem]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from harness.rows import reading, results
-from harness.rows.reading import tile_slug
+from harness.rows import results
 from reports.data.dataset import Dataset, Row, grouped
 from reports.facts.answer import Answer
 from reports.pages.comparisons import Section
+
+ABOUT = ("technique", "backend", "problem", "tile", "mma", "group", "environment")
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,11 @@ class Download:
 
     def files(self) -> Iterator[tuple[str, str]]:
         """(path in the site, text)"""
-        yield f"data/{self.name}.csv", table(self.lines)
-        known = {json.dumps(row, sort_keys=True): None for row in self.rows if row}
-        yield f"data/{self.name}.jsonl", "".join(f"{line}\n" for line in known)
+        table = pd.DataFrame(self.lines)
+        csv = "" if table.empty else table.to_csv(index=False, float_format="%.4g", lineterminator="\n")
+        yield f"data/{self.name}.csv", csv
+        rows = {json.dumps(dict(row), sort_keys=True): None for row in self.rows if row}
+        yield f"data/{self.name}.jsonl", "".join(f"{line}\n" for line in rows)
 
 
 def first_page(found: Answer, waterfalls: Iterable[Mapping[str, Any]], more: Iterable[Section]) -> Iterator[Download]:
@@ -39,9 +42,15 @@ def first_page(found: Answer, waterfalls: Iterable[Mapping[str, Any]], more: Ite
     ]
     yield Download("answer", bars, [bar.point.row for bar in found.bars])
     steps = [
+        (drawn["policy"], language, step)
+        for drawn in waterfalls
+        for chain in drawn["chains"]
+        for language, column in chain.columns.items()
+        for step in column
+    ]
+    lines = [
         {
-            "tiles": drawn["policy"],
-            "technique": step.technique.name,
+            "tiles": policy,
             "language": language,
             "kind": step.kind,
             "before": step.before,
@@ -50,20 +59,11 @@ def first_page(found: Answer, waterfalls: Iterable[Mapping[str, Any]], more: Ite
             "ratio": step.ratio.value if step.ratio else None,
             "note": step.note,
             **_about(step.point.row),
+            "technique": step.technique.name,
         }
-        for drawn in waterfalls
-        for chain in drawn["chains"]
-        for language, column in chain.columns.items()
-        for step in column
+        for policy, language, step in steps
     ]
-    points = [
-        step.point.row
-        for drawn in waterfalls
-        for chain in drawn["chains"]
-        for column in chain.columns.values()
-        for step in column
-    ]
-    yield Download("steps", steps, points)
+    yield Download("steps", lines, [step.point.row for *_, step in steps])
     for figure in more:
         yield Download(figure.id, figure.table, figure.rows)
 
@@ -73,46 +73,20 @@ def stem(data: Dataset, experiment: str) -> str:
     return f"{experiment}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
 
 
+def stem_of(data: Dataset, experiment: str) -> str:
+    """The stem of the files that `experiments` writes of this one, empty where it writes none."""
+    return stem(data, experiment) if any(row.usable for row in data.timings(experiment)) else ""
+
+
 def experiments(data: Dataset) -> Iterator[Download]:
     """One for each experiment: the timings of this checkout's kernels and of libraries."""
-    for name, rows in grouped(_timed(data), lambda row: str(row["experiment"])).items():
+    for name, rows in grouped((row for row in data.timings() if row.usable), lambda row: str(row.experiment)).items():
         lines = [
-            {
-                **_about(row),
-                "mode": row["mode"],
-                "tflops": reading.tflops(row),
-                "median_ms": reading.median_ms(row),
-                "samples": len(row["samples_ms"]),
-            }
+            {**_about(row), "mode": row.mode, "tflops": row.speed, "median_ms": row.ms, "samples": len(row.samples_ms)}
             for row in rows
         ]
         yield Download(stem(data, name), lines, rows)
 
 
-def stem_of(data: Dataset, experiment: str) -> str:
-    """The stem of the files that `experiments` writes of this one, empty where it writes none."""
-    return stem(data, experiment) if any(row["experiment"] == experiment for row in _timed(data)) else ""
-
-
-def _timed(data: Dataset) -> list[Row]:
-    return [row for row in data.newest if row["kind"] == "timing" and reading.counts(row, data.hashes)]
-
-
-def table(lines: Iterable[Mapping[str, Any]]) -> str:
-    """CSV, four digits to a number; empty where there are no lines."""
-    found = pd.DataFrame(lines)
-    return "" if found.empty else found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
-
-
 def _about(row: Row | None) -> dict[str, Any]:
-    if not row:
-        return {}
-    return {
-        "technique": row.get("technique"),
-        "backend": row["backend"],
-        "problem": reading.slug(row),
-        "tile": tile_slug(row),
-        "mma": row.get("mma"),
-        "group": row.get("group"),
-        "environment": row.get("environment"),
-    }
+    return {name: getattr(row, name) for name in ABOUT} if row else {}

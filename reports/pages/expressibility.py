@@ -24,7 +24,7 @@ OVERLAP, HEAD_DIM = "overlapped_softmax", 128
 
 
 def page(
-    compiled: Sequence[Row], known: Known, inspected: Sequence[Row], answer: Answer | None, data: Dataset
+    compiled: Sequence[Mapping[str, Any]], known: Known, inspected: Sequence[Row], answer: Answer | None, data: Dataset
 ) -> dict[str, Any]:
     """`compiled`: rows of proofs; `inspected`: rows of machine code that compilers alone made; `answer`: the first
     page's."""

@@ -51,9 +51,9 @@ def page(data: Dataset, datasets: Sequence[Dataset], known: Known) -> dict[str, 
 def where(data: Dataset, found: answer.Answer) -> list[str]:
     """What the numbers are about: GPU, problem, tiles, day, compilers. The bar of another Triton names its version."""
     rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
-    days = sorted({str(row["time"])[:10] for row in rows})
-    installed = (row for row in rows if row.get("compiler") and "@" not in row["backend"])
-    compilers = sorted({str(row["compiler"].get("front_end")) for row in installed})
+    days = sorted({str(row.time)[:10] for row in rows})
+    installed = (row for row in rows if row.compiler and "@" not in row.backend)
+    compilers = sorted({str(row.compiler.get("front_end")) for row in installed})
     how = "recorded" if data.recorded else "measured here"
     return [
         data.gpu,

@@ -11,7 +11,6 @@ from markupsafe import Markup
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT, GOAL, HEADLINE
 from harness.rows.gap import Ledger, percent
-from reports.data import machines
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.draw import ledger as drawing
@@ -45,7 +44,7 @@ def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims) -> di
         "minus": ledger.minus,
         "percent": percent,
         "shared": SHARED,
-        "machines": machines.machines(data.environments_of(rows)) if data else [],
+        "machines": data.environments_of(rows) if data else [],
         "files": [download([one for ways in problems for one in ways])] if found else [],
     }
 

@@ -28,7 +28,7 @@ def techniques_page(data: Dataset, known: Known) -> dict[str, Any]:
             {
                 "technique": technique,
                 "said": matrix.said_of(technique.name, known),
-                "gains": gains(data, experiment_of(technique), technique) if data.rows else None,
+                "gains": gains(data, experiment_of(technique), technique) if data.raw else None,
                 "cost": matrix.cost(data, problem, technique.name) if problem else None,
             }
         )
@@ -52,7 +52,7 @@ def published(data: Dataset) -> dict[str, Any]:
 def regressions(data: Dataset) -> dict[str, Any]:
     """How headline cells moved from run to run; from recorded replicates, by how much they may where nothing changed,
     and what verdicts are worth."""
-    timings = noise.Timings(data.rows if data.recorded else ())
+    timings = noise.Timings(data.raw if data.recorded else ())
     pairs = noise.replicates(timings)
     between_boards = noise.noise(pairs, one_board=False).ratio
     found = history.sections(data)

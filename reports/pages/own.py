@@ -10,10 +10,11 @@ from typing import Any
 from harness.catalog import own
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, reading, results
-from reports.data.dataset import Row
 from reports.data.names import label
 from reports.data.titles import title
 from reports.facts import resemblance
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

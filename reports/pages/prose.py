@@ -23,7 +23,6 @@ from harness.catalog import techniques
 from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
-from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Point, Row
 from reports.facts import answer, counters, roofs, scores, timelines
 from reports.facts.resources import ARCH
@@ -98,7 +97,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
         found = point(technique, backend, problem, "best", experiment)
         if not found.counts or not found.row:
             return _missing(found)
-        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS at {tile_slug(found.row)}")
+        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS at {found.row.tile}")
 
     def gain(technique: str, backend: str, problem: str) -> Number:
         """Over the parent, in the same language, each at its reference tile."""
@@ -152,16 +151,16 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
         techniques.get(technique)
         cell = Problem.parse(problem)
         for row in data.codes(technique, backend, arch, cell.head_dim):
-            if Problem.from_dict(row["problem"]) == cell:
+            if Problem.parse(row.problem) == cell:
                 count = row["code"].get(what, (row["code"].get("census") or {}).get(what, 0))
                 return Number(count, str(count))
         return Number(None, NOT_MEASURED)
 
     def tried(technique: str, backend: str, problem: str, tile: str) -> Number:
         """Median TFLOPS at a tile, in the run of `tune` that tried it: on this checkout's kernel, else it says so."""
-        rows = [row for row in cells_of(technique, backend, problem, tile) if row["kind"] == "tune"]
-        timed = [row for row in rows if row.get("samples_ms")]
-        current = [row for row in timed if reading.is_current(row, data.hashes)]
+        rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "tune"]
+        timed = [row for row in rows if row.samples_ms]
+        current = [row for row in timed if row.current]
         if not timed:
             return Number(None, NOT_MEASURED)
         speed = reading.tflops((current or timed)[-1])
@@ -169,9 +168,9 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
 
     def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> str:
         """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check."""
-        rows = [row for row in cells_of(technique, backend, problem, tile) if row["kind"] == "gate"]
-        asked = [row for row in rows if reading.is_current(row, data.hashes) is not earlier]
-        said = {f"{row['status']} ({row['check']})" if row.get("check") else row["status"] for row in asked}
+        rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "gate"]
+        asked = [row for row in rows if row.current is not earlier]
+        said = {f"{row['status']} ({row['check']})" if row.check else row.status for row in asked}
         return " and ".join(sorted(said)) or NOT_MEASURED
 
     def cells_of(technique: str, backend: str, problem: str, tile: str) -> list[Row]:
@@ -180,9 +179,9 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
         found = [
             row
             for row in data.newest
-            if (row.get("technique"), row["backend"]) == cell[:2] and (reading.slug(row), tile_slug(row)) == cell[2:]
+            if (row.technique, row.backend) == cell[:2] and (row.problem, row.tile) == cell[2:]
         ]
-        return sorted(found, key=lambda row: row["time"])
+        return sorted(found, key=lambda row: row.time)
 
     def ncu(technique: str, problem: str, what: str, backend: str = "cuda", tile: str = "") -> Number:
         """Under ncu, at the reference tile or another: hit_rate of L2 in percent, what went through it in GB (l2), read
@@ -195,8 +194,8 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
             "instructions": (counters.EXECUTED, 1e6, "{:,.0f} million"),
         }[what]
         for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
-            is_it = tile_slug(row) == tile if tile else reading.is_reference_tile(row)
-            if reading.slug(row) == problem and is_it:
+            is_it = row.tile == tile if tile else row.reference_tile
+            if row.problem == problem and is_it:
                 value = (counters.metric(row, metric) or 0) / unit
                 return Number(value, form.format(value))
         return Number(None, NOT_MEASURED)

@@ -8,7 +8,6 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.catalog.roofs import MATMUL_SIZE, PEAK
-from reports.data import machines
 from reports.data.dataset import Dataset
 from reports.data.questions import question
 from reports.draw import roofs as drawing
@@ -41,7 +40,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "files": [download(found, limits)] if rows else [],
         "peak": PEAK,
         "size": MATMUL_SIZE,
-        "machines": machines.machines(found.data.environments_of(rows)) if found.data else [],
+        "machines": found.data.environments_of(rows) if found.data else [],
     }
 
 

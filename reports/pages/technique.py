@@ -13,9 +13,8 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention.articles import Article
 from harness.operators.attention.problem import Problem
-from harness.rows import reading, results
-from harness.rows.reading import tile_slug
-from reports.data import links, machines
+from harness.rows import results
+from reports.data import links
 from reports.data.dataset import Dataset, Row
 from reports.data.titles import theme, title
 from reports.draw import banks, figures
@@ -82,7 +81,7 @@ def page(
     caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
     tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
-    found = gains(data, experiment, which) if data.rows else None
+    found = gains(data, experiment, which) if data.raw else None
     told = [step.ratio.value for step in taken["cuda"] if step.ratio]
     return {
         "technique": which,
@@ -121,8 +120,8 @@ def page(
         "gained": told and (min(told), max(told)),
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data, claims) if data.rows else None,
-        "machines": machines.machines(data.environments_of(shown)),
+        "note": prose.render(which.name, data, claims) if data.raw else None,
+        "machines": data.environments_of(shown),
     }
 
 
@@ -133,7 +132,7 @@ def _tells(article: Article, which: Technique) -> bool:
 def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:
     """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
     found = counters.counted(datasets, which.name)
-    before = parent and found and counters.counted(datasets, parent.name, Problem.from_dict(found.row["problem"]))
+    before = parent and found and counters.counted(datasets, parent.name, Problem.parse(found.row.problem))
     profiled = [line for backend in SERIES for line in counters.profiled(datasets, which.name, backend)]
     return {
         "counted": found,
@@ -151,10 +150,10 @@ def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
     names}."""
     tables: dict[tuple[str, str], dict[str, Any]] = {}
     for row, where in sorted(profiled, key=lambda one: -Problem.from_dict(one[0]["problem"]).flops):
-        slug, tile = reading.slug(row), tile_slug(row)
+        slug, tile = row.problem, row.tile
         table = tables.setdefault((slug, tile), {"slug": slug, "tile": tile, "where": set(), "columns": {}})
         table["where"].add(where)
-        table["columns"].setdefault(row["backend"], row["details"]["metrics"])
+        table["columns"].setdefault(row.backend, row.details["metrics"])
     for table in tables.values():
         table["names"] = list(dict.fromkeys(name for metrics in table["columns"].values() for name in metrics))
     return list(tables.values())
@@ -169,7 +168,7 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
     for dataset in datasets:
         for backend in SERIES:
             for row in dataset.codes(which.name, backend):
-                name = (row["arch"], row["problem"]["head_dim"])
+                name = (row.arch, row.problem_fields["head_dim"])
                 table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
                 if backend not in table["columns"]:
                     table["columns"][backend] = row
@@ -216,19 +215,19 @@ def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
     worst: dict[tuple[str, int], dict[str, Any]] = {}
     rows = [row for backend in SERIES for row in data.gates(which.name, backend)]
     for row in rows:
-        for distribution, numbers in (row.get("numerics") or {}).items():
-            name = (distribution, SERIES.index(row["backend"]))
+        for distribution, numbers in (row.numerics or {}).items():
+            name = (distribution, SERIES.index(row.backend))
             if name not in worst or _used(numbers) > _used(worst[name]):
-                worst[name] = {**numbers, "backend": row["backend"], "status": row["status"]}
+                worst[name] = {**numbers, "backend": row.backend, "status": row.status}
     if not rows:
         return None
-    passed = [row for row in rows if row["status"] == "passed"]
+    passed = [row for row in rows if row.status == "passed"]
     return {
         "where": data.provenance(rows),
         "lines": sorted(worst.items()),
         "passed": len(passed),
         "gated": len(rows),
-        "holes": group_holes(row for row in rows if row["status"] != "passed"),
+        "holes": group_holes(row for row in rows if row.status != "passed"),
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from reports import build
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Row
 from reports.pages import prose
 from tests.support import synthetic_rows as synthetic
 
@@ -21,7 +21,7 @@ def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:
 
 def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY) -> str:
     """`variables`: what the page's module makes. `data`: whose provenance the foot of the page tells."""
-    environment = build._environment(data.provenance())
+    environment = build.environment(data.provenance())
     environment.globals["experiments"] = []
     return environment.get_template(template).render({"page": template, "up": "", **variables})
 
@@ -29,7 +29,7 @@ def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY)
 def of_cells(entry: Mapping[str, Any]) -> str:
     """The table of an entry's cells and the words around it, as pages print them."""
     template = "{% import 'parts.html' as parts %}{{ parts.cells(entry) }}"
-    text: str = build._environment("").from_string(template).render(entry=entry)
+    text: str = build.environment("").from_string(template).render(entry=entry)
     return " ".join(text.split())
 
 
@@ -40,3 +40,17 @@ def texts(data: Dataset) -> dict[str, Callable[..., str]]:
         return lambda *arguments, **options: str(function(*arguments, **options))
 
     return {name: printed(function) for name, function in prose.references(data).items()}
+
+
+def lines(raw: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Rows as pages read them."""
+    run = synthetic.ENVIRONMENT
+    about = {
+        "operator": "attention",
+        "on": "gpu",
+        "experiment": "ladder",
+        "environment": run["id"],
+        "time": run["time"],
+        "backend": "cuda",
+    }
+    return Dataset("NVIDIA H200", True, [run, *({**about, **row} for row in raw)], synthetic.hashes()).rows

@@ -38,7 +38,7 @@ from reports.pages.common import loaded
 from reports.pages.technique import LINKED, same_code, side_by_side
 from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered, texts
+from tests.support.pages import lines, rendered, texts
 
 pytestmark = pytest.mark.slow
 
@@ -673,15 +673,16 @@ def test_no_page_that_a_reader_is_led_to_has_a_cell_without_an_answer(pages: dic
 
 
 def test_an_experiment_shows_what_load_does_to_each_kernel() -> None:
-    rows = [row for row in synthetic.rows() if row.get("experiment") == "ladder"]
+    raw = [row for row in synthetic.rows() if row.get("experiment") == "ladder"]
+    rows = lines(raw)
     pairs = loaded(rows)
     assert pairs
-    assert {(burst["mode"], sustained["mode"]) for burst, sustained in pairs} == {("burst", "sustained")}
+    assert {(burst.mode, sustained.mode) for burst, sustained in pairs} == {("burst", "sustained")}
     assert all(one.get(name) == other.get(name) for one, other in pairs for name in ("problem", "backend", "tile"))
-    assert loaded(row for row in rows if row.get("mode") != "sustained") == []
-    timed = next(sustained for _, sustained in pairs if sustained["backend"] == "cuda")
+    assert loaded(row for row in rows if row.mode != "sustained") == []
+    timed = next(row for row in raw if (row.get("mode"), row["backend"]) == ("sustained", "cuda"))
     slower = timed | {"time": "2031-01-01T00:00:00Z", "samples_ms": [9.0]}
-    assert slower in [sustained for _, sustained in loaded([*rows, slower])]
+    assert [9.0] in [sustained.samples_ms for _, sustained in loaded(lines([*raw, slower]))]
 
 
 def test_kernels_timed_under_load_alone_stand_beside_the_same_that_were_timed_cool() -> None:

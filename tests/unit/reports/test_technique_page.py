@@ -20,7 +20,7 @@ from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import listing
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import dataset
+from tests.support.pages import dataset, lines
 
 Row = dict[str, Any]
 FULL, CAUSAL = synthetic.PROBLEMS[:2]
@@ -215,7 +215,7 @@ def test_holes_of_one_reason_stand_together() -> None:
     row = {**base, "status": "not_converged", "reason": "relative error of the median 2.34% after 12 samples"}
     rows = [{**row, "technique": name} for name in ("scalar", "wmma")]
     rows.append({**row, "technique": "scalar", "status": "wrong", "check": "finite", "reason": "NaN"})
-    together, alone = group_holes(rows)
+    together, alone = group_holes(lines(rows))
     assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
     assert together.cells[1][2].endswith("2.34%")
     assert (alone.check, alone.reason, alone.kernels) == ("finite", "NaN", [("cuda", "scalar")])
