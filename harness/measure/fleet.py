@@ -39,8 +39,8 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker has since it was asked last: lines of rows; at the end of the command its exit code and the last that
-    it printed."""
+    """What a worker has since it was asked last: lines of rows; at the end of the command its exit code and the
+    last that it printed."""
 
     lines: tuple[str, ...] = ()
     exit_code: int | None = None
