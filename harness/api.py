@@ -115,11 +115,12 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
     """The lines of `check` and `bench` from a run's rows: for each case the newest timing, else its gate."""
     import pandas
 
-    from harness.rows import reading
+    from harness.rows import reading, results
 
     lines: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        if row["kind"] not in ("gate", "timing") and (row["kind"], row.get("status")) != ("referee", "implausible"):
+        what = results.what(row)
+        if what not in ("gate", "timing") and (what, row.get("status")) != ("cupti", "implausible"):
             continue
         about = {
             "kernel": reading.name_of(row) or row["backend"],
@@ -130,11 +131,11 @@ def frame(rows: Iterable[Mapping[str, Any]], path: str) -> pandas.DataFrame:
         line = lines.setdefault(tuple(about.values()), about)
         line |= {name: row.get(name) for name in ("status", "check", "reason")}
         line["label"] = (row.get("details") or {}).get("label") or line.get("label", "")
-        if row["kind"] == "gate":
+        if what == "gate":
             errors = reading.error_over_yardstick(row).values()
             line["error"] = max((error for error in errors if error is not None), default=None)
             line |= {name: (row.get("code") or {}).get(name) for name in ("registers", "spill_bytes")}
-        elif row["kind"] == "timing" and row.get("samples_ms"):
+        elif what == "timing" and row.get("samples_ms"):
             line |= {"ms": reading.median_ms(row), "tflops": reading.tflops(row), "group": row["group"]}
     table = pandas.DataFrame(lines.values())
     table.attrs["rows"] = path

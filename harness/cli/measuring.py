@@ -161,7 +161,7 @@ def standing(rows: Iterable[Row], kind: str, cases: Sequence[Case], place: str) 
     """The newest verdict of a kind on each of these cases, by each tool that has one: of sources as they are now, where
     there is one of them."""
     current = {str(case): source_sha256(case) for case in cases}
-    mine = [row for row in rows if row["kind"] == kind and row["on"] == place and reading.case(row) in current]
+    mine = [row for row in rows if results.what(row) == kind and row["on"] == place and reading.case(row) in current]
     mine.sort(key=lambda row: row.get("source_sha256") == current[reading.case(row)])
     return list({(reading.case(row), row.get("tool")): row for row in mine}.values())
 
@@ -386,7 +386,7 @@ def measure_roofs(experiment: Experiment, as_json: bool) -> NoReturn:
 
     announce(experiment.name, quiet=as_json)
     path = run_file(run_name(experiment.name))
-    rows = [row for row in roofs.run(experiment, path) if row["kind"] == "roof"]
+    rows = [row for row in roofs.run(experiment, path) if results.what(row) == "roof"]
     conclude(rows, tables.roofs, as_json=as_json, path=path)
 
 

@@ -175,7 +175,7 @@ def _cells(
     dialects: Iterable[str],
 ) -> list[Cell]:
     newest: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-    probes = (row for row in rows if row["kind"] == "probe")
+    probes = (row for row in rows if row["kind"] == "proof")
     for row in sorted(probes, key=lambda row: str(row.get("time"))):
         newest[row["proof"], row["backend"], row["technique"]] = row
     by_cell: dict[tuple[str, str, str], Claim] = {}

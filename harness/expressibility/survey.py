@@ -38,7 +38,7 @@ def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = N
 def without_row(asked: Iterable[Todo], rows: Iterable[Mapping[str, Any]]) -> list[Todo]:
     """Those of which `rows` have none, or none of the proof and its programs as they are now."""
     fields = ("technique", "backend", "proof", "source_sha256")
-    known = {tuple(row[field] for field in fields) for row in rows if row["kind"] == "probe"}
+    known = {tuple(row[field] for field in fields) for row in rows if row["kind"] == "proof"}
     return [
         (claim, proof, version)
         for claim, proof, version in asked
@@ -67,7 +67,7 @@ def row(each: Todo, verdict: Verdict) -> dict[str, Any]:
     claim, proof, version = each
     shown = matrix.Shown(proof, version, verdict.state, verdict.reason, (), (), None)
     return {
-        "kind": "probe",
+        "kind": "proof",
         "on": "cpu",
         "operator": matrix.OPERATORS[claim],
         "experiment": "expressibility",

@@ -351,7 +351,7 @@ class Run:
 
     def lacks_referee(self, group: Iterable[Case]) -> bool:
         """Whether no row that stands is CUPTI's about one of them."""
-        return any(self.session.earlier(case, "referee", "burst") is None for case in group)
+        return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
 
     def has_process(self, group: Iterable[Case], mode: str, number: int, *, on_another_board: bool = False) -> bool:
         """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
@@ -382,7 +382,7 @@ class Run:
 
     def ask_referee(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
         """Times a group by CUPTI: rows of kind referee."""
-        members, common = list(group), {"kind": "referee", "mode": "burst", "group": self.session.new_group()}
+        members, common = list(group), {"kind": "cupti", "mode": "burst", "group": self.session.new_group()}
 
         def write(case: Case, fields: Mapping[str, Any]) -> None:
             self.session.write(
@@ -532,13 +532,13 @@ class Run:
             for row in rows:
                 if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
                     continue
-                earlier = self.session.earlier(case, row["kind"], row.get("mode"))
-                if earlier and not (row["kind"] == "gate" and self.is_outdated(earlier)):
+                earlier = self.session.earlier(case, results.what(row), row.get("mode"))
+                if earlier and not (results.what(row) == "gate" and self.is_outdated(earlier)):
                     continue
                 measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
                 del measured["schema"], measured["time"]
                 details = {**row.get("details", {}), "same_program": twin.technique}
-                self.session.write(case, {**measured, "kind": row["kind"], "details": details})
+                self.session.write(case, {**measured, "kind": results.what(row), "details": details})
 
 
 def by_problem(cases: Iterable[Case]) -> list[list[Case]]:

@@ -58,7 +58,7 @@ class Session:
         self._boards = {name: reading.board(row.get("details") or {}) for name, row in self._environments.items()}
         self._processes = defaultdict[str, set[tuple[Any, Any]]](set)
         for row in elsewhere:
-            if row["kind"] == "timing":
+            if results.what(row) == "timing":
                 self._processes[_cell(row)].add(process(row))
         self._groups = len({row["group"] for row in earlier if "group" in row})
         self.source_sha256 = cache(loader.source_sha256)
@@ -166,7 +166,7 @@ class Session:
         if row["status"] == "import_error" and case.kernel and said in self._unimportable:
             return row  # it is the same for each problem
         self._unimportable |= {said} if row["status"] == "import_error" else set()
-        self.progress.say("  ".join(filter(None, (f"{row['kind']:6}", self.count, str(case), outcome))))
+        self.progress.say("  ".join(filter(None, (f"{results.what(row):6}", self.count, str(case), outcome))))
         return row
 
 
@@ -176,7 +176,7 @@ def _replicate(row: Mapping[str, Any]) -> int:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    return json.dumps([row.get(name) for name in results.KEY if name != "kind"], sort_keys=True)
+    return json.dumps([row.get(name) for name in results.KEY if name not in ("kind", "purpose")], sort_keys=True)
 
 
 def _finite(value: Any) -> Any:

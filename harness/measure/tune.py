@@ -133,7 +133,7 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
     medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
     tried: dict[tuple[str, str, str], set[Tile]] = {}
     for row in results.newest(rows):
-        if row["kind"] != "tune":
+        if results.what(row) != "tune":
             continue
         problem = operators.problem_of(row["problem"], row.get("operator"))
         tile = Tile.from_dict(row["tile"])

@@ -35,7 +35,7 @@ def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
     times: dict[Problem, dict[Rung, float]] = {}
     known = {technique.name for technique in techniques.TECHNIQUES}
     for row in rows:
-        timed = row["kind"] == "timing" and row["status"] == "passed" and row.get("technique") in known
+        timed = results.what(row) == "timing" and row["status"] == "passed" and row.get("technique") in known
         if timed and row["backend"] not in techniques.AS_CUBINS:  # of which no cubin need be here
             cell = times.setdefault(reading.problem_of(row), {})
             rung = (row["technique"], row["backend"])

@@ -152,7 +152,7 @@ def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] 
     for path in (*results.recorded(root), *runs):
         recorded = path.name.endswith(results.RECORDED)
         about = {"run": path.name.partition(".")[0], "recorded": recorded}
-        read = results.read_as_written(path, None if recorded else schema.check, kinds)
+        read = results.read(path, None if recorded else schema.check, kinds)
         found += ({**row, **about} for row in read)
     return tuple(found)
 
@@ -192,7 +192,7 @@ def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
     """The table of `kind` of these rows. Rows without `run` and `recorded` are taken for fresh ones."""
     import pandas
 
-    every = [results.as_written(row) for row in every]
+    every = [results.spelled_out(row) for row in every]
     environments = {row["id"]: _environment(row) for row in every if row["kind"] == "environment"}
     if kind == "environment":
         return pandas.DataFrame(list(environments.values())).set_index("id", drop=False)

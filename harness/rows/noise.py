@@ -44,7 +44,7 @@ import numpy as np
 
 from harness import operators
 from harness.operators.protocol import Problem
-from harness.rows import reading
+from harness.rows import reading, results
 from harness.rows.reading import Row, median_ms, page, problem_of
 
 Array = Any
@@ -91,7 +91,7 @@ class Timings:
         rows = list(rows)
         self.environments = {row["id"]: row.get("details") or {} for row in rows if row["kind"] == "environment"}
         self.rows = [
-            row for row in rows if row["kind"] == "timing" and row["status"] == "passed" and row.get("samples_ms")
+            row for row in rows if results.what(row) == "timing" and row["status"] == "passed" and row.get("samples_ms")
         ]
         self._programs = {id(row): self._program(row) for row in self.rows}
         self._peers: dict[Any, dict[str, float]] = defaultdict(dict)

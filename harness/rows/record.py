@@ -34,7 +34,7 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
             new[folder / f"{run.stem}{results.RECORDED}"] = rows
     with files.locked(root):
         for path, rows in new.items():
-            if path.exists() and results.read_as_written(path) != rows:
+            if path.exists() and results.read(path) != rows:
                 raise Refused(
                     f"{path.name}: recorded already, with other rows; a recorded run never changes: measure what is "
                     "new into a run of its own and record that"
@@ -48,7 +48,7 @@ def write(runs: Mapping[Path, Sequence[Row]]) -> None:
     contents: dict[Path, str | bytes] = {path: packed(rows) for path, rows in runs.items()}
     for folder in {path.parent for path in runs}:
         others = [path for path in sorted(folder.glob(f"*{results.RECORDED}")) if path not in runs]
-        rows: list[Row] = [row for path in others for row in results.read_as_written(path)]
+        rows: list[Row] = [row for path in others for row in results.read(path)]
         rows += [row for path, mine in runs.items() if path.parent == folder for row in mine]
         contents[folder / summary.NAME] = summary.summary(rows)
     files.replace(contents)
@@ -68,7 +68,7 @@ def is_recordable(rows: Sequence[Row]) -> bool:
 
 def _placed(run: Path, root: Path, proofs: Proofs | None) -> dict[Path, list[dict[str, Any]]]:
     """The rows of a run by the folder that each belongs in, after their environments."""
-    rows = results.read_as_written(run, schema.admit)
+    rows = results.read(run, schema.admit)
     described = {row["id"]: row for row in rows if row["kind"] == "environment"}
     if not (measured := _measured(rows)):
         raise Refused(f"{run.name}: got no measured row, expected a finished run")
@@ -101,7 +101,7 @@ def _measured(rows: Iterable[AnyRow]) -> list[AnyRow]:
 
 def _of_compilers(row: Row) -> bool:
     """Whether the row holds on every machine."""
-    return row["kind"] in ("proof", "probe", "code")
+    return row["kind"] in ("proof", "code")
 
 
 def _of_cpu(row: Row, origin: Row | None) -> bool:

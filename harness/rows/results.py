@@ -120,30 +120,29 @@ FIELDS = {
 }
 
 
-_SPLIT = {
+_SHORT = {
     "tune": {"kind": "timing", "purpose": "tune"},
-    "referee": {"kind": "timing", "purpose": "cupti"},
+    "cupti": {"kind": "timing", "purpose": "cupti"},
     "roof": {"kind": "timing", "purpose": "roof"},
     "sanitizer": {"kind": "gate"},
     "memory": {"kind": "counters"},
-    "probe": {"kind": "proof"},
 }
-"""How those who measure name a kind, and how files do. rows.frame reads rows as they are in files."""
+"""Short names of parts of a kind, which whoever makes a row may call its kind; files have the fields."""
 
 
-def as_written(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as it is in a file."""
+def spelled_out(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as files have it."""
     kind = row.get("kind")
-    return {**row, **(_SPLIT.get(kind, {}) if isinstance(kind, str) else {})}
+    return {**row, **(_SHORT.get(kind, {}) if isinstance(kind, str) else {})}
 
 
-def by_source(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a file as whoever measured it names its kind."""
-    purpose = {"tune": "tune", "cupti": "referee", "roof": "roof"}.get(row.get("purpose", ""))
-    kind = "sanitizer" if row["kind"] == "gate" and row.get("tool") else purpose or row["kind"]
-    kind = {"proof": "probe"}.get(kind, kind)
-    kind = "memory" if kind == "counters" and row.get("on") == "cpu" else kind
-    return {name: value for name, value in row.items() if name != "purpose"} | {"kind": kind}
+def what(row: Mapping[str, Any]) -> str:
+    """The short name of a row's kind; timing and gate are those of a kernel in its group and of its numbers."""
+    if row["kind"] == "gate" and row.get("tool"):
+        return "sanitizer"
+    if row["kind"] == "counters" and row.get("on") == "cpu":
+        return "memory"
+    return str(row.get("purpose") or row["kind"])
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -160,6 +159,7 @@ def utc_now() -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What makes two rows the same measurement; the newest row per key wins."""
+    row = spelled_out(row)
     return _sorted_json([row.get(name) for name in KEY])
 
 
@@ -196,10 +196,9 @@ class Writer:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        complete = {"schema": SCHEMA, "time": utc_now(), **row}
-        on_disk = as_written(complete)
-        check(on_disk)
-        line = json_line(on_disk) + "\n"
+        complete = spelled_out({"schema": SCHEMA, "time": utc_now(), **row})
+        check(complete)
+        line = json_line(complete) + "\n"
         begin = os.fstat(self._fd).st_size
         rest = line.encode()
         try:
@@ -221,12 +220,7 @@ class Writer:
         self.close()
 
 
-def read(path: str | Path, check: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
-    """`read_as_written`, each row with its kind by_source."""
-    return [by_source(row) for row in read_as_written(path, check)]
-
-
-def read_as_written(
+def read(
     path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, kinds: Collection[str] = KINDS
 ) -> list[dict[str, Any]]:
     """All rows of these kinds in a file. A torn last line (a killed run) is dropped; where there is a `check`, stderr
@@ -353,7 +347,7 @@ def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> li
             name = own if row.get("technique") else f"{own} {row.get('group')}"
             if replicate := (row.get("details") or {}).get("replicate"):
                 name += f" replicate {replicate}"
-            if replicates and row["kind"] == "timing":
+            if replicates and what(row) == "timing":
                 keys[name] = own
                 if name not in without_environment or row["time"] >= without_environment[name]["time"]:
                     without_environment[name] = dict(row)

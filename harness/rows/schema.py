@@ -44,7 +44,7 @@ NEEDED = {
     "counters": ("technique",),
     "memory": ("technique",),
 }
-"""What every row of a kind (_what) names."""
+"""What every row of a kind (results.what) names."""
 
 
 def check(row: Row) -> None:
@@ -66,7 +66,7 @@ def check(row: Row) -> None:
             raise ValueError(f"row.problem: got tensors of {one.bytes} bytes, expected at most {MOST_BYTES}")
     if "tile" in row:
         _same_as(Tile, "row.tile", row["tile"])
-    what = _what(row)
+    what = results.what(row)
     _need(row, "on", "operator", "experiment", "environment", "time", "backend")
     if what not in ("proof", "roof"):
         _need(row, "problem")
@@ -90,7 +90,7 @@ def check(row: Row) -> None:
 
 @cache
 def _details() -> dict[str, type[Part]]:
-    """The details of a row, by _what."""
+    """The details of a row, by results.what."""
     from harness.rows import models
 
     return {"proof": models.ProofDetails, "counters": models.CounterDetails, "memory": models.MemoryDetails}
@@ -98,7 +98,7 @@ def _details() -> dict[str, type[Part]]:
 
 @cache
 def _passed() -> dict[str, type[Part]]:
-    """What a row says that passed, by _what."""
+    """What a row says that passed, by results.what."""
     from harness.rows import models
 
     return {
@@ -109,15 +109,6 @@ def _passed() -> dict[str, type[Part]]:
         "counters": models.PassedCounters,
         "memory": models.PassedMemory,
     }
-
-
-def _what(row: Row) -> str:
-    """The kind of a row, told apart as far as it decides which fields there are."""
-    if row["kind"] == "timing" and row.get("purpose"):
-        return str(row["purpose"])
-    if row["kind"] == "gate" and row.get("tool"):
-        return "sanitizer"
-    return "memory" if row["kind"] == "counters" and row.get("on") == "cpu" else str(row["kind"])
 
 
 def _typed(model: type[Part], value: Any, name: str, row: Row) -> None:
@@ -176,7 +167,7 @@ def admit(row: Row) -> None:
 
 
 def _admit_names(row: Row) -> None:
-    what = _what(row)
+    what = results.what(row)
     language, _, version = row["backend"].partition("@")
     versioned = techniques.RIVALS if what == "proof" else () if what == "roof" else operators.peers()
     if not version or language not in versioned:

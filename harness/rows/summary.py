@@ -8,7 +8,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.rows import reading
+from harness.rows import reading, results
 from harness.rows.reading import Row, tflops
 
 NAME = "summary.csv"
@@ -23,10 +23,10 @@ def summary(rows: Iterable[Row]) -> str:
     timed: dict[str, list[Row]] = {}
     others: dict[str, Counter[str]] = {}
     for row in rows:
-        if row["kind"] == "timing" and not row.get("purpose"):
+        what = results.what(row)
+        if what == "timing":
             timed.setdefault(_cell(row), []).append(row)
-        elif row["kind"] != "environment":
-            what = row.get("purpose") or ("sanitizer" if row.get("tool") else row["kind"])
+        elif what != "environment":
             name = " ".join(part for part in (what, row.get("backend"), row.get("technique")) if part)
             others.setdefault(name, Counter())[row["status"]] += 1
     text = io.StringIO()

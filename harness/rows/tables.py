@@ -162,7 +162,7 @@ def _of_kernels(said: Iterable[tuple[Row, str]]) -> dict[str, str]:
 def timings(rows: Rows) -> Table:
     """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
     table = Table(*folding("problem", "technique", "backend", "tile", "ms", "TFLOPS", ""), box=box.SIMPLE_HEAD)
-    measured = {results.key(row): row for row in rows if row["kind"] == "timing"}.values()
+    measured = {results.key(row): row for row in rows if results.what(row) == "timing"}.values()
     for row in sorted(measured, key=lambda row: (slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
         names = (slug(row), name_of(row), row["backend"], tile_slug(row))
         if not row.get("samples_ms"):
@@ -225,7 +225,7 @@ def _reason(row: Row) -> str:
 
 def _whole_cell(row: Row) -> str:
     """b1-h2-n128-d64-fp16-full 64x64-s1-w4. Of a roof its name."""
-    return str(row["roof"]) if row["kind"] == "roof" else f"{slug(row)} {tile_slug(row)}".rstrip()
+    return str(row["roof"]) if "roof" in row else f"{slug(row)} {tile_slug(row)}".rstrip()
 
 
 def _indented(lines: Iterable[str]) -> str:

@@ -80,7 +80,7 @@ def of_compilers(
     """Proofs, and machine code, that compilers alone made: those that are recorded, and those of fresh runs. Code by
     another assembler than the language's own is left out."""
     runs = tuple(fresh)
-    proofs = [results.by_source(row) for row in frame.rows("proof", recorded, runs) if row["kind"] == "proof"]
+    proofs = [row for row in frame.rows("proof", recorded, runs) if row["kind"] == "proof"]
     code = frame.frame("code", root=recorded, runs=runs)
     alone = code[(code.of == "code") & (code.assembler == "own") & ((code.gpu == NO_GPU) | ~code.recorded)]
     return proofs, lines("code", about(alone, hashes))

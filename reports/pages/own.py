@@ -34,7 +34,8 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     """The variables of own.html. `rows`: those of one run of check or bench; `recorded`: of the same GPU."""
     recorded = list(recorded)
     mine = [row for row in rows if row.get("backend") == own.BACKEND]
-    gates = [row for row in mine if row["kind"] == "gate" or (row["kind"], row["status"]) == ("referee", "implausible")]
+    by_cupti = ("cupti", "implausible")
+    gates = [row for row in mine if row["kind"] == "gate" or (results.what(row), row["status"]) == by_cupti]
     problems = list(dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows if "problem" in row))
     kernels = []
     for name in dict.fromkeys(row["kernel"] for row in mine):
@@ -74,9 +75,9 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
     """Of one problem, the fastest first: all that this run timed, and the recorded rungs that it did not."""
     timed: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if row["kind"] == "timing" and row.get("samples_ms") and Problem.from_dict(row["problem"]) == problem:
+        if results.what(row) == "timing" and row.get("samples_ms") and Problem.from_dict(row["problem"]) == problem:
             timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
-    there = [row for row in recorded if row.get("problem") == problem.to_dict() and row["kind"] == "timing"]
+    there = [row for row in recorded if row.get("problem") == problem.to_dict() and results.what(row) == "timing"]
     ladder: dict[tuple[str, str], Row] = {}
     for name, backend in fastest.of_rows(there, problem) if timed else ():
         rung = (name, backend, "passed")

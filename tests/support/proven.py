@@ -126,7 +126,7 @@ def _claims() -> set[tuple[str, ...]]:
     rows = results.read_recorded(RECORDED, results.COMPILERS, "expressibility")
     fields = ("technique", "backend", "proof", "source_sha256")
     return {
-        tuple(row[field] for field in fields) for row in rows if row["kind"] == "probe" and row["status"] == "passed"
+        tuple(row[field] for field in fields) for row in rows if row["kind"] == "proof" and row["status"] == "passed"
     }
 
 

@@ -200,9 +200,9 @@ OF_KINDS: dict[str, Row] = {
 
 
 def write(path: Path, rows: Iterable[Row]) -> Path:
-    """The rows as a file, compressed where its name ends so. Their `kind` may be results.by_source's."""
+    """The rows as a file, compressed where its name ends so. Their kinds may have short names."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(results.as_written(row)) + "\n" for row in rows).encode()
+    text = "".join(json.dumps(results.spelled_out(row)) + "\n" for row in rows).encode()
     path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
     return path
 

@@ -48,7 +48,7 @@ def test_a_time_follows_its_gate_in_one_line() -> None:
     timing = {**about, "kind": "timing", "status": "passed", "samples_ms": [2.0, 1.0, 4.0], "group": "g-01"}
     peer = {**timing, "backend": "sdpa_cudnn", "samples_ms": [1.0], "details": {"label": "no LSE"}}
     del peer["kernel"]
-    honest = {**timing, "kind": "referee", "samples_ms": [9.0]}
+    honest = {**timing, "kind": "cupti", "samples_ms": [9.0]}
     table = api.frame([{"kind": "environment"}, gate, timing, honest, peer], "rows.jsonl")
     assert list(table.kernel) == ["sdpa_cudnn", "mine.py:attend"]
     line = table.iloc[1].to_dict()

@@ -256,7 +256,7 @@ def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.Mo
     kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
     timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
     rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, referee=True)
-    seen = {row["kernel"]: (row["status"], row.get("check")) for row in rows if row["kind"] == "referee"}
+    seen = {row["kernel"]: (row["status"], row.get("check")) for row in rows if row.get("purpose") == "cupti"}
     assert seen == {
         "own_kernels.py:attend": ("implausible", "other_stream"),
         "own_kernels.py:output_alone": ("passed", None),

@@ -98,7 +98,7 @@ def test_rows_are_of_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(measure, "declined", lambda gpu: "planted")
     rows = measure.run(EXPERIMENT, tmp_path / "run.jsonl")
     assert results.read(tmp_path / "run.jsonl") == rows
-    mine = [row for row in rows if row["kind"] == "roof"]
+    mine = [row for row in rows if row.get("purpose") == "roof"]
     assert [row["roof"] for row in mine] == [roof.name for roof in EXPERIMENT.roofs]
     assert len({results.key(row) for row in mine}) == len(mine)
     hashes = {row["roof"]: row.get("source_sha256") for row in mine}

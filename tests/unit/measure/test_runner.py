@@ -381,11 +381,11 @@ def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Worker, "call", call)
     what = experiment("right", peers=("sdpa_flash",))
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=3, referee=True)
-    referees = [row for row in rows if row["kind"] == "referee"]
+    referees = [row for row in rows if row.get("purpose") == "cupti"]
     assert [(row["backend"], row["status"]) for row in referees] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
     assert [len(labels) for labels in asked] == [2, 1]
     assert {row["details"]["replicate"] for row in referees} == {2}
-    assert len({row["group"] for row in rows if row["kind"] in ("timing", "referee")}) == 4
+    assert len({row["group"] for row in rows if row["kind"] == "timing"}) == 4
 
 
 def test_the_referee_is_asked_about_what_it_has_not_seen_though_processes_stand(
@@ -406,7 +406,7 @@ def test_the_referee_is_asked_about_what_it_has_not_seen_though_processes_stand(
     assert asked == []
     rows = run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2, referee=True)
     assert [len(labels) for labels in asked] == [2]
-    assert [row["kind"] for row in rows if row.get("details", {}).get("replicate")] == ["referee"] * 2
+    assert [row["kind"] for row in rows if row.get("details", {}).get("replicate")] == ["timing"] * 2
     run(tmp_path / "three.jsonl", what, modes=("burst",), standing=standing + rows, replicates=2, referee=True)
     assert len(asked) == 1
 

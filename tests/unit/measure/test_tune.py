@@ -216,7 +216,7 @@ def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
     names, path = ("right", "declines"), tmp_path / "tune.jsonl"
     assert tuned(names, path) == tmp_path / "h200.toml"
     rows = [row for row in results.read(path) if row["kind"] != "environment"]
-    assert {row["kind"] for row in rows} == {"tune"}
+    assert {row["purpose"] for row in rows} == {"tune"}
     outcomes = [(row["technique"], Tile.from_dict(row["tile"]), row["status"]) for row in rows]
     assert sorted(outcomes) == [("declines", GRID[0], "unsupported"), *(("right", tile, "passed") for tile in GRID)]
     (selection,) = tiles.read(tmp_path / "h200.toml")

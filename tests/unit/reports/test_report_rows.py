@@ -38,7 +38,7 @@ def test_a_run_that_was_recorded_is_not_told_twice(tmp_path: Path) -> None:
     row_file.write(run, [*rows, again])
     (fresh,) = [data for data in load(recorded, [run], synthetic.hashes()) if not data.recorded]
     assert [row.time for row in fresh.newest] == [again["time"]]
-    probe = {"kind": "probe", "on": "cpu", "experiment": "expressibility", "backend": "triton@3.6.0", "proof": "one"}
+    probe = {"kind": "proof", "on": "cpu", "experiment": "expressibility", "backend": "triton@3.6.0", "proof": "one"}
     probe |= {"operator": "attention", "status": "passed", "environment": rows[0]["id"], "time": "2030-01-03T00:00:00Z"}
     probe |= {
         "technique": "scalar",

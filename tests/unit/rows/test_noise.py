@@ -58,7 +58,7 @@ def test_kernels_too_short_for_two_hosts_are_no_replicates_between_boards() -> N
     rows = replicated.rows(problems=1)
     gaps = {"board0": (0.0022, 0.0024), "board1": (0.0039,)}
     referees = [
-        {"kind": "referee", "environment": f"{board}-{process}", "details": {"gap_ms": gap}}
+        {"kind": "cupti", "environment": f"{board}-{process}", "details": {"gap_ms": gap}}
         for board, found in gaps.items()
         for process, gap in enumerate(found)
     ]

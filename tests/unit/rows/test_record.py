@@ -73,8 +73,8 @@ def test_a_run_goes_to_the_folders_of_its_gpu_and_its_experiments(tmp_path: Path
     files = [place(root, "inspect", "1", "compilers"), *(place(root, name, "1") for name in experiments)]
     assert record.record([run], root) == files
     assert [gpu for gpu, _ in results.iter_recorded(root)] == ["h200"] * 3
-    written = [row for row in results.read_as_written(run) if row["kind"] == "timing"]
-    environments, mine = zip(*(results.read_as_written(file) for file in files[1:]), strict=True)
+    written = [row for row in results.read(run) if row["kind"] == "timing"]
+    environments, mine = zip(*(results.read(file) for file in files[1:]), strict=True)
     assert list(mine) == written
     assert {row["id"] for row in environments} == {identity("e1")}
     assert json.loads(lzma.decompress(files[1].read_bytes()).splitlines()[1]) == written[0], "plain rows are inside"
@@ -118,7 +118,7 @@ def test_interrupted_cases_and_proofs_of_no_claim_are_left_out(tmp_path: Path, r
     record.record([run], root, {("scalar", "one")})
     kept = [row for path in results.recorded(root) for row in results.read(path) if row["kind"] != "environment"]
     assert [(row["kind"], row["technique"], row.get("proof")) for row in kept] == [
-        ("probe", "scalar", "one"),
+        ("proof", "scalar", "one"),
         ("timing", "scalar", None),
     ]
     with pytest.raises(record.Refused, match="no measured row"):

@@ -399,7 +399,7 @@ def test_a_gate_of_another_kernel_is_no_caveat(fields: Row, monkeypatch: pytest.
 def test_an_entry_says_that_cupti_disagrees(fields: list[Row], doubted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = grid_rows()
     timing = next(row for row in rows if row.get("backend") == "triton")
-    seen = timing | {"kind": "referee", "experiment": "ladder", "status": "implausible", "reason": "CUPTI: +2.4%"}
+    seen = timing | {"kind": "cupti", "experiment": "ladder", "status": "implausible", "reason": "CUPTI: +2.4%"}
     told = caveats([*rows, *(seen | changed for changed in fields)], monkeypatch)
     assert told == ["of 1 of 72 programs CUPTI measured another time than the events"] * doubted
 
