@@ -134,7 +134,8 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
     """Bad usage for the first word that is no technique, backend or peer, no word of a recorded cell, no file of the
     user's, and neither problem nor tile nor a part of one."""
     backends = (*techniques.SERIES, *techniques.ON_REQUEST, *operators.peers())
-    slugs = [*sorted(recorded), *(operator.problem.example for operator in operators.every())]
+    problems = (one for operator in operators.every() for one in (operator.benchmark, *operator.other_problems))
+    slugs = [*sorted(recorded), *(problem.slug for problem in problems)]
     known = dict.fromkeys((*NAMES, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
     unlike = [word for word in words if word not in known and not own.is_kernel(word)]
     parts = (part for word in unlike for part in word.split("-"))

@@ -79,7 +79,7 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> lis
     """The rows of the command, run everywhere; what `path` holds is not done again. Ends the command where the GPUs or
     Ray are missing."""
     from harness.machine import environment
-    from harness.measure import fleet, ray_hands
+    from harness.measure import fleet, ray_workers
 
     count = None if gpus in (None, "all") else int(str(gpus))
     if cluster is None and (count or 0) > (here := len(environment.boards())):  # Ray believes any number
@@ -87,9 +87,9 @@ def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> lis
     earlier = results.read(path) if path.exists() else ()
     continues = f"interrupted: the same command with --rows {path} continues"
     try:
-        with ray_hands.hands(count, cluster) as (hands, new_hand):
-            rows = fleet.run(work, path, hands, new_hand=new_hand, earlier=earlier)
-    except ray_hands.Refused as refusal:
+        with ray_workers.workers(count, cluster) as (workers, new_worker):
+            rows = fleet.run(work, path, workers, new_worker=new_worker, earlier=earlier)
+    except ray_workers.Refused as refusal:
         missing(str(refusal))
     except (SystemExit, KeyboardInterrupt):
         if path.exists():

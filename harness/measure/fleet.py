@@ -1,8 +1,8 @@
-"""One command over many GPUs: whole problems are handed out, rows come back as they are made.
+"""One command over many GPUs: whole problems are dispatched, rows come back as they are made.
 
 On each GPU the ordinary command runs with `--shard I/N`, which is one problem. Workers keep their deadlines and named
 faults there; here it is only seen whether the command still runs. What was lost with a process or a node is placed once
-more, then it is a row. Knows nothing of who starts the processes: a `Hand` does, on one GPU.
+more, then it is a row. Knows nothing of who starts the processes: a `GpuWorker` does, on one GPU.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from harness.operators.protocol import Problem
 from harness.rows import making, results, schema
 
 PAUSE = 0.2
-"""Seconds between two looks at every hand."""
+"""Seconds between two looks at every worker."""
 PLACEMENTS = 2
 """How often a problem is begun."""
 BAD_ENDS = 2
 """So many problems, one after the other, whose commands ended badly on one GPU, are that GPU's fault."""
-NO_HAND = 300.0
+NO_GPU = 300.0
 """Seconds that the rest of the work waits for a GPU when all are lost."""
 
 Row = dict[str, Any]
 
 
 class Lost(Exception):
-    """The hand is gone; the message says how."""
+    """The worker is gone; the message says how."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a hand has since it was asked last: lines of rows; once the command has ended, its exit code and the end of
-    what it printed."""
+    """What a worker has since it was asked last: lines of rows; at the end of the command its exit code and the
+    last that it printed."""
 
     lines: tuple[str, ...] = ()
     exit_code: int | None = None
     said: str = ""
 
 
-class Hand(Protocol):
-    """One GPU. `board` names it; it is None until the hand can be used."""
+class GpuWorker(Protocol):
+    """One GPU. `board` names it; it is None until the worker can be used."""
 
     @property
     def board(self) -> str | None: ...
@@ -100,20 +100,20 @@ class Work:
 def run(
     work: Work,
     path: Path,
-    hands: Sequence[Hand],
+    workers: Sequence[GpuWorker],
     *,
-    new_hand: Callable[[], Hand],
+    new_worker: Callable[[], GpuWorker],
     earlier: Iterable[Row] = (),
 ) -> list[Row]:
-    """Hands the problems out, the slowest first, and returns the rows, which are appended to `path` as they come.
+    """Dispatches the problems, the slowest first, and returns the rows, which are appended to `path` as they come.
 
-    `new_hand` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done again.
+    `new_worker` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done again.
     Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the
     cases in progress are finished; after a second one at once. Every row that a command wrote until then is in `path`.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         known = list(earlier)
-        this = _Run(work, writer, list(hands), new_hand, known, progress, interrupts)
+        this = _Run(work, writer, list(workers), new_worker, known, progress, interrupts)
         try:
             this.loop()
         finally:
@@ -127,25 +127,25 @@ class _Run:
         self,
         work: Work,
         writer: results.Writer,
-        hands: list[Hand],
-        new_hand: Callable[[], Hand],
+        workers: list[GpuWorker],
+        new_worker: Callable[[], GpuWorker],
         earlier: list[Row],
         progress: Progress,
         interrupts: Interrupts,
     ) -> None:
-        self.work, self.writer, self.new_hand = work, writer, new_hand
+        self.work, self.writer, self.new_worker = work, writer, new_worker
         self.progress, self.interrupts = progress, interrupts
         self.rows = earlier
         self.own = {(case.kernel.name, source_sha256(case)) for case in work.cases if case.kernel}
-        self.hands = hands
-        self.running: dict[int, tuple[Hand, Job, float]] = {}
+        self.workers = workers
+        self.running: dict[int, tuple[GpuWorker, Job, float]] = {}
         self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
         self.queue.sort(key=self._weight, reverse=True)
         self.total, self.done = len(self.queue) * work.replicates, 0
         self.environment: str | None = None
         self.arch: str | None = None
         self.bad: dict[int, set[int]] = {}
-        """Hand -> the problems that ended badly on it since it did one well."""
+        """GpuWorker -> the problems that ended badly on it since it did one well."""
         self.why = ""
 
     def _weight(self, job: Job) -> int:
@@ -157,28 +157,28 @@ class _Run:
         while self.running or (self.queue and not self.interrupts.requested):
             if self.interrupts.requested and not stopped:
                 stopped = True
-                for hand, *_ in self.running.values():
-                    hand.stop(at_once=False)
-            for hand in [hand for hand in self.hands if hand.board and id(hand) not in self.running]:
-                self.hand_out(hand)
-            for hand, job, begin in list(self.running.values()):
-                self.look_at(hand, job, begin)
-            if any(hand.board for hand in self.hands):
+                for worker, *_ in self.running.values():
+                    worker.stop(at_once=False)
+            for worker in [worker for worker in self.workers if worker.board and id(worker) not in self.running]:
+                self.dispatch(worker)
+            for worker, job, begin in list(self.running.values()):
+                self.look_at(worker, job, begin)
+            if any(worker.board for worker in self.workers):
                 lonely_since = time.monotonic()
-            elif not self.hands or time.monotonic() - lonely_since > NO_HAND:
+            elif not self.workers or time.monotonic() - lonely_since > NO_GPU:
                 for job in self.queue:
                     self.give_up(job, "no GPU is left" + self.why, "interrupted")
                 return
             time.sleep(PAUSE)
 
-    def hand_out(self, hand: Hand) -> None:
-        """Gives the hand the first problem that it may have: a further process of a problem goes to a board that has
+    def dispatch(self, worker: GpuWorker) -> None:
+        """Gives the worker the first problem that it may have: a further process of a problem goes to a board that has
         not timed it, and one that ended badly to another board, while there is one."""
-        assert hand.board is not None
-        boards = {other.board for other in self.hands if other.board}
+        assert worker.board is not None
+        boards = {other.board for other in self.workers if other.board}
         for job in self.queue:
             avoided = job.seen | job.failed
-            if self.interrupts.requested or (hand.board in avoided and boards - avoided):
+            if self.interrupts.requested or (worker.board in avoided and boards - avoided):
                 continue
             self.queue.remove(job)
             job = replace(job, placed=job.placed + 1)
@@ -186,37 +186,37 @@ class _Run:
             arguments = [*self.work.arguments, "--shard", shard]
             if self.work.replicates > 1:
                 arguments += ["--replicates", str(job.replicate)]
-            self.running[id(hand)] = hand, job, time.monotonic()
+            self.running[id(worker)] = worker, job, time.monotonic()
             try:
-                hand.start(arguments, [json.dumps(row) for row in self._of(job.problem)])
+                worker.start(arguments, [json.dumps(row) for row in self._of(job.problem)])
             except Lost as lost:
-                self.lose(hand, job, str(lost))
+                self.lose(worker, job, str(lost))
             return
 
-    def look_at(self, hand: Hand, job: Job, begin: float) -> None:
+    def look_at(self, worker: GpuWorker, job: Job, begin: float) -> None:
         try:
-            answer = hand.poll()
+            answer = worker.poll()
             for line in answer.lines:
                 self.take(line)
         except (Lost, ValueError) as fault:
-            self.lose(hand, job, str(fault))
+            self.lose(worker, job, str(fault))
             return
         if answer.exit_code is None:
             return
         if answer.exit_code not in (0, 1) and not self.interrupts.requested:
-            del self.running[id(hand)]
-            self.ended_badly(hand, job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
+            del self.running[id(worker)]
+            self.ended_badly(worker, job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
             return
-        del self.running[id(hand)]
+        del self.running[id(worker)]
         if answer.exit_code not in (0, 1):
             return
-        assert hand.board is not None
-        self.bad.pop(id(hand), None)
+        assert worker.board is not None
+        self.bad.pop(id(worker), None)
         self.done += 1
         seconds = time.monotonic() - begin
-        self.progress.step("problems", self.done, self.total, f"{job.label}  {seconds:.0f} s on {hand.board}")
+        self.progress.step("problems", self.done, self.total, f"{job.label}  {seconds:.0f} s on {worker.board}")
         if job.replicate < self.work.replicates:
-            seen = job.seen | {hand.board}
+            seen = job.seen | {worker.board}
             self.queue.append(replace(job, replicate=job.replicate + 1, seen=seen, failed=frozenset(), placed=0))
 
     def take(self, line: str) -> None:
@@ -229,27 +229,27 @@ class _Run:
             raise ValueError(f"kernel: got another {name} than here; copy one version to every node")
         self.rows.append(self.writer.write(row))
 
-    def ended_badly(self, hand: Hand, job: Job, how: str) -> None:
+    def ended_badly(self, worker: GpuWorker, job: Job, how: str) -> None:
         """The command ended badly on a GPU that is there. Where the same happens to the next problem, the GPU gets no
         more; else one that is out of order would fail them all faster than the others work."""
-        assert hand.board is not None
-        bad = self.bad.setdefault(id(hand), set())
+        assert worker.board is not None
+        bad = self.bad.setdefault(id(worker), set())
         bad.add(job.number)
         if len(bad) == BAD_ENDS:
-            self.hands.remove(hand)
-            hand.stop(at_once=True)
-            self.why = f"; on {hand.board}: {how}"
-            self.progress.say(f"{hand.board} gets no more problems, {BAD_ENDS} ended badly there: {how}")
-        self.again(replace(job, failed=job.failed | {hand.board}), how)
+            self.workers.remove(worker)
+            worker.stop(at_once=True)
+            self.why = f"; on {worker.board}: {how}"
+            self.progress.say(f"{worker.board} gets no more problems, {BAD_ENDS} ended badly there: {how}")
+        self.again(replace(job, failed=job.failed | {worker.board}), how)
 
-    def lose(self, hand: Hand, job: Job, how: str) -> None:
-        """The hand is gone, and what it had is placed anew."""
-        del self.running[id(hand)]
-        self.hands.remove(hand)
-        hand.stop(at_once=True)
-        self.progress.say(f"lost {hand.board}: {how}")
+    def lose(self, worker: GpuWorker, job: Job, how: str) -> None:
+        """The worker is gone, and what it had is placed anew."""
+        del self.running[id(worker)]
+        self.workers.remove(worker)
+        worker.stop(at_once=True)
+        self.progress.say(f"lost {worker.board}: {how}")
         if not self.interrupts.requested:
-            self.hands.append(self.new_hand())
+            self.workers.append(self.new_worker())
         self.again(job, how)
 
     def again(self, job: Job, how: str) -> None:
@@ -289,8 +289,8 @@ class _Run:
         return self.environment
 
     def end(self) -> None:
-        for hand in self.hands:
-            hand.stop(at_once=True)
+        for worker in self.workers:
+            worker.stop(at_once=True)
 
     def _of(self, problem: Problem) -> list[Row]:
         """What is known of a problem, with the environments that its rows name."""

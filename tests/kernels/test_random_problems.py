@@ -115,7 +115,7 @@ def test_a_rung_on_a_ragged_problem(name: str, rungs: dict[str, Case]) -> None:
     """Outliers among its inputs, NaN around them, ten launches with the same bits."""
     need_hopper()
     launch = load(rungs[name], "gpu").launch
-    verdict = gate(
+    verdict = gates.gate(
         launch, rungs[name].problem, distributions=tuple(inputs.DISTRIBUTIONS), device="cuda", repeats=10, padded=True
     )
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

@@ -1,4 +1,4 @@
-"""A command as it is handed out, with fake kernels: `python -m tests.support.fleet_kernels --shard 1/4 --rows FILE`.
+"""A command as it is dispatched, with fake kernels: `python -m tests.support.fleet_kernels --shard 1/4 --rows FILE`.
 
 A loader for the runner too: the fakes of fake_kernels, with rows that pass the check of rows, and a kernel that ends
 the process which started the command, as a lost node does. With --cluster the whole of it, on a cluster's GPUs.

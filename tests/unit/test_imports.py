@@ -53,7 +53,7 @@ FILES = (
     ),
     Row(("harness/measure/timing.py",), ("torch", "harness.machine.clocks", "harness.catalog.entries")),
     Row(
-        ("harness/measure/ray_hands.py",),
+        ("harness/measure/ray_workers.py",),
         (
             "harness.catalog.sources",
             "harness.machine.processes",

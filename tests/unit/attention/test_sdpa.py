@@ -96,7 +96,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     if torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("no Hopper GPU")
     seen: list[bool] = []
-    kernel = sdpa.attend
+    kernel = sdpa.flash_attention
 
     def attend(*arguments: Any, causal: bool, **options: Any) -> Any:
         seen.append(causal)

@@ -101,7 +101,7 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("check", "--on", "tpu"), "'--on': 'tpu' is not one of", "'gpu', 'cpu'"),
         (("inspect", "scalar", "--tile", "64x64"), "tile: got '64x64'", "it has no stages, write s2"),
         (("inspect", "scalar", "--tile", "64x64-s1-4"), "tile: got '64x64-s1-4'", "its warps is '4', write w4"),
-        (("history", "cuda", "--gpu", "a100"), "--gpu: got 'a100'", "known: h200"),
+        (("history", "cuda", "--gpu", "b9"), "--gpu: got 'b9'", "known: h100, h200"),
         (("expressibility", "--triton", "9.9.9"), "--triton: got '9.9.9'", "known: 3.6.0"),
         (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),

@@ -1,4 +1,4 @@
-"""Who gets which problem when, and what becomes of what was lost; the hands are pretended."""
+"""Who gets which problem when, and what becomes of what was lost; the workers are pretended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.catalog import own
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.cli import spreading
-from harness.measure import fleet, ray_hands
+from harness.measure import fleet, ray_workers
 from harness.measure.fleet import Answer, Lost, Work
 from harness.operators.attention.problem import Problem
 from harness.rows import making, results, schema
@@ -38,7 +38,7 @@ def lines(case: Case, number: int) -> list[str]:
 
 
 class Pretended:
-    """A hand that does each job in two polls: first a row, then the end. `faults`: what happens instead of a poll."""
+    """A worker that does each job in two polls: first a row, then the end. `faults`: what happens instead of a poll."""
 
     def __init__(self, board: str | None, diary: list, faults: Sequence[object] = ()) -> None:
         self.board, self.diary, self.faults = board, diary, list(faults)
@@ -67,7 +67,7 @@ class Pretended:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "PAUSE", 0.0)
-    monkeypatch.setattr(fleet, "NO_HAND", 0.0)
+    monkeypatch.setattr(fleet, "NO_GPU", 0.0)
 
 
 def nobody() -> Pretended:
@@ -76,20 +76,20 @@ def nobody() -> Pretended:
 
 def test_each_problem_is_done_once_the_slowest_first(tmp_path: Path) -> None:
     diary: list = []
-    hands = [Pretended("GPU 0", diary), Pretended("GPU 1", diary)]
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    workers = [Pretended("GPU 0", diary), Pretended("GPU 1", diary)]
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", workers, new_worker=nobody)
     assert [length for _, length, _, _ in diary] == [4096, 2048, 1024, 512]
     assert {board for board, *_ in diary} == {"GPU 0", "GPU 1"}
     assert rows == results.read(tmp_path / "run.jsonl", schema.check)
     assert {row["problem"]["seq_q"] for row in rows if row["kind"] == "gate"} == {512, 1024, 2048, 4096}
-    assert all(hand.stopped == [True] for hand in hands)
+    assert all(worker.stopped == [True] for worker in workers)
 
 
 def test_further_processes_of_a_problem_go_to_other_boards_with_its_rows(tmp_path: Path) -> None:
     diary: list = []
-    hands = [Pretended(f"GPU {number}", diary) for number in range(3)]
+    workers = [Pretended(f"GPU {number}", diary) for number in range(3)]
     work = Work(WORK.arguments, PROBLEMS, CASES, replicates=3)
-    fleet.run(work, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    fleet.run(work, tmp_path / "run.jsonl", workers, new_worker=nobody)
     for problem in PROBLEMS:
         mine = [(board, number, earlier) for board, length, number, earlier in diary if length == problem.seq_q]
         assert len({board for board, *_ in mine}) == 3
@@ -100,14 +100,14 @@ def test_further_processes_of_a_problem_go_to_other_boards_with_its_rows(tmp_pat
 def test_on_one_board_all_processes_are_its_own(tmp_path: Path) -> None:
     diary: list = []
     work = Work(WORK.arguments, PROBLEMS, CASES, replicates=2)
-    fleet.run(work, tmp_path / "run.jsonl", [Pretended("GPU 0", diary)], new_hand=nobody)
+    fleet.run(work, tmp_path / "run.jsonl", [Pretended("GPU 0", diary)], new_worker=nobody)
     assert len(diary) == 8
 
 
-def test_what_a_lost_hand_had_goes_to_a_new_one(tmp_path: Path) -> None:
+def test_what_a_lost_worker_had_goes_to_a_new_one(tmp_path: Path) -> None:
     diary: list = []
     lost = Pretended("GPU 0", diary, [None, Lost("the actor died")])
-    fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=lambda: Pretended("GPU 1", diary))
+    fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_worker=lambda: Pretended("GPU 1", diary))
     assert [(board, length) for board, length, *_ in diary] == [
         *(("GPU 0", 4096), ("GPU 1", 4096), ("GPU 1", 2048), ("GPU 1", 1024), ("GPU 1", 512))
     ]
@@ -122,7 +122,7 @@ def test_a_gpu_that_ends_every_command_badly_gets_no_more_and_costs_no_problem(t
     """It ends its commands at once, and would take one problem after the other from the GPU that works."""
     diary: list = []
     broken = Pretended("GPU 0", diary, [BROKEN] * 99)
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", [broken, Pretended("GPU 1", diary)], new_hand=nobody)
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [broken, Pretended("GPU 1", diary)], new_worker=nobody)
     assert [length for board, length, *_ in diary if board == "GPU 0"] == [4096, 1024]
     assert {length for board, length, *_ in diary if board == "GPU 1"} == {4096, 2048, 1024, 512}
     assert broken.stopped == [True]
@@ -130,7 +130,7 @@ def test_a_gpu_that_ends_every_command_badly_gets_no_more_and_costs_no_problem(t
 
 
 def test_where_every_gpu_ends_commands_badly_the_rows_say_how(tmp_path: Path) -> None:
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", [Pretended("GPU 0", [], [BROKEN] * 99)], new_hand=nobody)
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [Pretended("GPU 0", [], [BROKEN] * 99)], new_worker=nobody)
     told = {row["problem"]["seq_q"]: row["reason"] for row in rows if row["kind"] == "gate"}
     assert set(told) == {4096, 2048, 1024, 512}
     assert all("torch sees none" in reason for reason in told.values())
@@ -141,12 +141,12 @@ def test_where_every_gpu_ends_commands_badly_the_rows_say_how(tmp_path: Path) ->
 )
 def test_what_is_lost_twice_becomes_rows_of_the_cells_that_have_none(tmp_path: Path, fault: object) -> None:
     diary: list = []
-    hands = [Pretended("GPU 0", diary, [None, fault, fault])]
+    workers = [Pretended("GPU 0", diary, [None, fault, fault])]
     rows = fleet.run(
         WORK,
         tmp_path / "run.jsonl",
-        hands,
-        new_hand=lambda: Pretended("GPU 0", diary, [fault] if len(diary) == 1 else []),
+        workers,
+        new_worker=lambda: Pretended("GPU 0", diary, [fault] if len(diary) == 1 else []),
     )
     gates = {(row["problem"]["seq_q"], row["technique"]): row for row in rows if row["kind"] == "gate"}
     assert gates[4096, "scalar"]["status"] == "wrong", "it came back in time"
@@ -157,10 +157,10 @@ def test_what_is_lost_twice_becomes_rows_of_the_cells_that_have_none(tmp_path: P
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, "1", '{"kind": "gate", "kind": "timing"}', "\udce9", "x"])
-def test_a_line_that_is_no_row_loses_the_hand_and_not_the_run(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_no_row_loses_the_worker_and_not_the_run(tmp_path: Path, line: str) -> None:
     diary: list = []
     torn = Pretended("board 0", diary, [Answer((line,))])
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", [torn], new_hand=lambda: Pretended("board 1", diary))
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [torn], new_worker=lambda: Pretended("board 1", diary))
     gates = [row for row in rows if row["kind"] == "gate"]
     assert [row["status"] for row in gates] == ["wrong"] * len(PROBLEMS)
     assert torn.stopped
@@ -172,7 +172,7 @@ def test_rows_of_another_version_of_an_own_kernel_are_not_taken(tmp_path: Path) 
     file.write_text("def attend(q, k, v, *, causal, scale): ...\n")
     kernel = own.parse(f"{file}:attend")
     case = Case("bench", None, "own", PROBLEMS[0], None, kernel=kernel)
-    hands = [Pretended("GPU 0", []), Pretended("GPU 1", [])]
+    workers = [Pretended("GPU 0", []), Pretended("GPU 1", [])]
     work = Work(("-m", "harness", "bench"), PROBLEMS[:1], (case,))
     told = {"kind": "gate", "status": "wrong", "reason": "x", "time": "2026-01-31T23:59:59Z", "environment": "e"}
     here, there = (
@@ -180,14 +180,14 @@ def test_rows_of_another_version_of_an_own_kernel_are_not_taken(tmp_path: Path) 
         for sha256 in (own.source_sha256(kernel), "0" * 64)
     )
     environment_row = lines(CASES[0], 1)[0]
-    for hand in hands:
-        hand.faults = [Answer((environment_row, there))]
-    rows = fleet.run(work, tmp_path / "run.jsonl", hands, new_hand=nobody)
+    for worker in workers:
+        worker.faults = [Answer((environment_row, there))]
+    rows = fleet.run(work, tmp_path / "run.jsonl", workers, new_worker=nobody)
     (row,) = (row for row in rows if row["kind"] == "gate")
     assert row["status"] == "crashed"
     assert "kernel: got another mine.py:attend than here; copy one version to every node" in row["reason"]
-    hand = Pretended("GPU 0", [], [Answer((environment_row, here))])
-    rows = fleet.run(work, tmp_path / "other.jsonl", [hand], new_hand=nobody)
+    worker = Pretended("GPU 0", [], [Answer((environment_row, here))])
+    rows = fleet.run(work, tmp_path / "other.jsonl", [worker], new_worker=nobody)
     assert "wrong" in [row["status"] for row in rows if row["kind"] == "gate"]
 
 
@@ -199,7 +199,7 @@ def test_a_line_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
     lost = Pretended("GPU 0", [], [Lost("the node is gone")])
-    rows = fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_hand=nobody)
+    rows = fleet.run(WORK, tmp_path / "run.jsonl", [lost], new_worker=nobody)
     gates = [row for row in rows if row["kind"] == "gate"]
     assert len(gates) == len(CASES)
     assert {row["reason"] for row in gates} == {"begun once: no GPU is left", "never begun: no GPU is left"}
@@ -216,11 +216,11 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(
             os.kill(os.getpid(), signal.SIGINT)
             return Answer()
 
-    hand = Interrupting("GPU 0", [])
+    worker = Interrupting("GPU 0", [])
     with pytest.raises(SystemExit) as ended:
-        fleet.run(WORK, tmp_path / "run.jsonl", [hand], new_hand=nobody)
+        fleet.run(WORK, tmp_path / "run.jsonl", [worker], new_worker=nobody)
     assert ended.value.code == 130
-    assert hand.stopped == [False, True]
+    assert worker.stopped == [False, True]
     assert f"the rows so far are in {tmp_path / 'run.jsonl'}" in capsys.readouterr().err
     assert [row["kind"] for row in results.read(tmp_path / "run.jsonl")] == ["environment", "gate"]
 
@@ -236,8 +236,8 @@ def test_what_was_interrupted_is_continued_by_its_file(
             return Answer(self.todo[0].lines)
 
     diary: list = []
-    hands = iter((Interrupting("GPU 0", []), Pretended("GPU 0", diary)))
-    monkeypatch.setattr(ray_hands, "hands", lambda count, address: nullcontext(([next(hands)], nobody)))
+    workers = iter((Interrupting("GPU 0", []), Pretended("GPU 0", diary)))
+    monkeypatch.setattr(ray_workers, "workers", lambda count, address: nullcontext(([next(workers)], nobody)))
     path = tmp_path / "begun.jsonl"
     with pytest.raises(SystemExit):
         spreading.spread(WORK, path, "all", None)
@@ -251,8 +251,8 @@ def test_what_no_gpu_was_left_for_is_continued_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     diary: list = []
-    hands = iter((Pretended("GPU 0", [], [None, Lost("the node is gone")]), Pretended("GPU 1", diary)))
-    monkeypatch.setattr(ray_hands, "hands", lambda count, address: nullcontext(([next(hands)], nobody)))
+    workers = iter((Pretended("GPU 0", [], [None, Lost("the node is gone")]), Pretended("GPU 1", diary)))
+    monkeypatch.setattr(ray_workers, "workers", lambda count, address: nullcontext(([next(workers)], nobody)))
     monkeypatch.setattr(fleet, "source_sha256", lambda case: "0" * 64)
     path = tmp_path / "begun.jsonl"
     rows = spreading.spread(WORK, path, "all", None)
@@ -266,11 +266,14 @@ def test_what_no_gpu_was_left_for_is_continued_by_its_file(
 
 def test_where_ray_is_missing_the_way_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ray_hands.Refused, match=r"pip install -e '\.\[cluster\]'.*--shard 1/4"), ray_hands.hands(2):
+    with (
+        pytest.raises(ray_workers.Refused, match=r"pip install -e '\.\[cluster\]'.*--shard 1/4"),
+        ray_workers.workers(2),
+    ):
         pass
 
 
 def test_an_actor_that_ends_before_it_answers_is_told_at_once() -> None:
     ended = SimpleNamespace(board=None, lost="its worker could not register", code="")
-    with pytest.raises(ray_hands.Refused, match="ended before it answered: its worker could not register"):
-        ray_hands._await([ended], timeout=3600)  # type: ignore[list-item]
+    with pytest.raises(ray_workers.Refused, match="ended before it answered: its worker could not register"):
+        ray_workers._await([ended], timeout=3600)  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Hands by Ray: one actor a GPU, which starts commands there. The only file that imports Ray; `pip install -e
+"""GPU workers by Ray: one actor a GPU, which starts commands there. The only file that imports Ray; `pip install -e
 '.[cluster]'` brings it.
 
 Ray places the actors and says which have died; it never retries anything. Its usage reports and its dashboard are off.
@@ -56,7 +56,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 class Commands:
-    """The actor: it runs one command at a time and hands out the rows line by line. While a command begins, the process
+    """The actor: it runs one command at a time and gives its rows line by line. While a command begins, the process
     of the next one is made ready, long before anything is timed."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Commands:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the one who hands out work
+                start_new_session=True,  # Ctrl-C is for whoever dispatches the work
                 preexec_fn=die_with_parent,
             )
         return folder, process
@@ -116,8 +116,8 @@ class Commands:
             self._process.send_signal(signal.SIGINT)
 
 
-class RayHand:
-    """A Hand whose actor may be on another node."""
+class RayWorker:
+    """A GpuWorker whose actor may be on another node."""
 
     def __init__(self, actor: Any) -> None:
         self.code = ""
@@ -175,8 +175,8 @@ class RayHand:
 
 
 @contextmanager
-def hands(count: int | None, address: str | None = None, *, timeout: float = 300.0) -> Iterator[Any]:
-    """(hands, new_hand) on `count` GPUs of this host, or of the cluster at `address`; all there are where it is None.
+def workers(count: int | None, address: str | None = None, *, timeout: float = 300.0) -> Iterator[Any]:
+    """(workers, new_worker) on `count` GPUs of this host, or of the cluster at `address`; on all of them by default.
 
     Raises Refused where Ray is not installed or cannot be reached, where there are fewer GPUs, and where a node has
     another commit.
@@ -217,12 +217,12 @@ def hands(count: int | None, address: str | None = None, *, timeout: float = 300
             raise Refused(f"--gpus: got {count or 'all'}, but Ray sees {found} GPUs; expected at least {wanted}")
         actor = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(Commands)
 
-        def new_hand() -> RayHand:
-            return RayHand(actor.remote())
+        def new_worker() -> RayWorker:
+            return RayWorker(actor.remote())
 
-        ready = [new_hand() for _ in range(wanted)]
+        ready = [new_worker() for _ in range(wanted)]
         _await(ready, timeout)
-        yield ready, new_hand
+        yield ready, new_worker
 
 
 def _ask_for_ray(address: str) -> None:
@@ -260,15 +260,17 @@ def _join(address: str) -> None:
     ray.shutdown()
 
 
-def _await(ready: Sequence[RayHand], timeout: float) -> None:
+def _await(ready: Sequence[RayWorker], timeout: float) -> None:
     end = time.monotonic() + timeout
-    while any(hand.board is None for hand in ready):
-        if lost := next((hand.lost for hand in ready if hand.lost), None):
+    while any(worker.board is None for worker in ready):
+        if lost := next((worker.lost for worker in ready if worker.lost), None):
             raise Refused(f"--gpus: a GPU's process ended before it answered: {lost}")
         if time.monotonic() > end:
-            raise Refused(f"--gpus: {sum(hand.board is None for hand in ready)} GPUs did not answer for {timeout:g} s")
+            raise Refused(
+                f"--gpus: {sum(worker.board is None for worker in ready)} GPUs did not answer for {timeout:g} s"
+            )
         time.sleep(0.1)
-    codes = {hand.code: hand.board for hand in ready}
+    codes = {worker.code: worker.board for worker in ready}
     if len(codes) > 1:
         here, there, *_ = codes.values()
         raise Refused(f"checkout: got other kernels or another harness on {there} than on {here}; check out one commit")

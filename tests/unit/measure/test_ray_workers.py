@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.catalog.sources import ROOT
-from harness.measure import fleet, ray_hands
+from harness.measure import fleet, ray_workers
 from harness.rows import results, schema
 from tests.support import fleet_kernels
 from tests.support.fleet_kernels import ENDS, MARK, PROBLEMS, ends
@@ -29,9 +29,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict]]:
         patch.setattr("harness.catalog.techniques.TECHNIQUES", ())
         patch.setattr(fleet, "source_sha256", fleet_kernels.source_sha256)
         path = folder / "fleet.jsonl"
-        with ray_hands.hands(2, timeout=3600) as (hands, new_hand):
-            assert sorted(hand.board.partition(" of ")[0] for hand in hands) == ["GPU 0", "GPU 1"]
-            found = fleet.run(fleet_kernels.work(), path, hands, new_hand=new_hand)
+        with ray_workers.workers(2, timeout=3600) as (workers, new_worker):
+            assert sorted(worker.board.partition(" of ")[0] for worker in workers) == ["GPU 0", "GPU 1"]
+            found = fleet.run(fleet_kernels.work(), path, workers, new_worker=new_worker)
         assert found == results.read(path, schema.check)
         yield found
 
@@ -53,22 +53,24 @@ def test_a_problem_whose_actor_was_killed_is_placed_once_more(rows: list[dict]) 
 def test_an_address_where_nothing_answers_is_told_at_once(address: str) -> None:
     """Ray itself tried for more than ten minutes."""
     with (
-        pytest.raises(ray_hands.Refused, match=rf"--cluster: got {address}, where nothing answers .*ray start --head"),
-        ray_hands.hands(None, address),
+        pytest.raises(
+            ray_workers.Refused, match=rf"--cluster: got {address}, where nothing answers .*ray start --head"
+        ),
+        ray_workers.workers(None, address),
     ):
-        raise AssertionError("there are no hands")
+        raise AssertionError("there are no workers")
 
 
 def test_what_answers_at_the_address_and_is_no_ray_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_hands, "JOINING", 5.0)
+    monkeypatch.setattr(ray_workers, "JOINING", 5.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         told = rf"--cluster: got {address}, where no Ray answers \(no answer within 5 s\).*ray start --head"
-        with pytest.raises(ray_hands.Refused, match=told), ray_hands.hands(None, address):
-            raise AssertionError("there are no hands")
+        with pytest.raises(ray_workers.Refused, match=told), ray_workers.workers(None, address):
+            raise AssertionError("there are no workers")
 
 
 def test_why_ray_joins_no_cluster_is_told() -> None:
     told = r"--cluster: got nowhere, where no Ray answers \(ConnectionError: [^\n]*nowhere\); `ray start --head`"
-    with pytest.raises(ray_hands.Refused, match=told), ray_hands.hands(None, "nowhere"):
-        raise AssertionError("there are no hands")
+    with pytest.raises(ray_workers.Refused, match=told), ray_workers.workers(None, "nowhere"):
+        raise AssertionError("there are no workers")
