@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.catalog import experiments
-from harness.catalog.roofs import PEAK, THROUGHPUT, Roof
-from harness.operators.attention.roofs import KEYS, ROWS, SATURATING_COLUMNS, unit_flop
+from harness.catalog.roofs import PEAK, Roof
+from harness.operators.attention.roofs import KEYS, ROWS, unit_flop
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 
@@ -17,29 +17,7 @@ KERNEL, KERNEL_EXPERIMENT = "flagship", "hopper_grid"
 """What the roofs are compared with, in full attention and its longest sequence."""
 HEAD_DIMS = (64, 128)
 UNIT_EXPONENTIALS = ROWS * KEYS
-FMA_PIPE = {
-    "additions": "additions",
-    "multiply_adds": "multiply-adds",
-    "waiting_additions": "additions whose warp waits for shared memory after every 512",
-}
-"""Kernel -> what it computes, in words."""
 EXPONENTIALS = ("exponentials", "exponentials_beside_n128")
-EXPECTED = {
-    **dict.fromkeys(("products_d64", "products_d128"), "99.9%"),
-    "exponentials": "15.75",
-    **dict.fromkeys(("exponentials_beside_n64", "exponentials_beside_n128"), "11.4 to 12.0"),
-    "additions_1": "115",
-    "additions_1_beside_n64": "82 to 84; products 43%",
-    "additions_1_beside_n128": "71 to 76; products 59 to 62%",
-    "maxima": "61",
-    "maxima_beside_n128": "30; products 99.8%",
-    "softmax_d128_1": "748 clocks",
-    "softmax_d128_2": "577 clocks",
-    "softmax_d128_3": "549 clocks",
-    "softmax_d128_1_beside": "1343 clocks; products 99.6%",
-    "softmax_d128_2_beside": "1023 clocks; products 99.6%",
-}
-"""Roof -> what prototypes with other loops had shown on an H200 before these kernels were written."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +40,6 @@ class Line:
         """`what` a clock of one multiprocessor."""
         values = (self.row.get("per_clock") or {}).get(what) if self.row and self.passed else None
         return statistics.median(values) if values else None
-
-    @property
-    def expected(self) -> str:
-        return EXPECTED.get(self.roof.name, "")
 
     @property
     def flop(self) -> float | None:
@@ -104,24 +78,16 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class GivingWay:
-    """Work on the FMA pipe and products on the tensor cores at once: what both keep of their rates. `cost`: tensor
-    clocks of a scheduler that each instruction of a warp takes."""
-
-    work: str
-    warps: int
-    """A scheduler, that do this work; one more multiplies."""
-    kept: float
-    left: float
-    cost: float
-
-
-@dataclass(frozen=True)
 class Found:
     """The roofs of one GPU; `data` None where nobody measured them."""
 
     data: Dataset | None
     lines: list[Line]
+
+    def share(self, name: str) -> str:
+        """Of the tensor cores' peak that a roof reaches, or leaves them beside its other work."""
+        share = self.line(name).share
+        return "not measured" if share is None else f"{100 * share:.0f}%"
 
     def line(self, name: str) -> Line:
         return next(line for line in self.lines if line.roof.name == name)
@@ -148,58 +114,6 @@ class Found:
         if kernel := self._kernel(head_dim):
             found.append(kernel)
         return found
-
-    def giving_way(self) -> list[GivingWay]:
-        """What additions and multiply-adds leave of products of SATURATING_COLUMNS columns."""
-        found = []
-        for beside in self.lines:
-            roof = beside.roof
-            if roof.kernel not in FMA_PIPE or roof.constants["COLUMNS"] != SATURATING_COLUMNS:
-                continue
-            rate, alone = (line.rate(roof.work) for line in (beside, self.line(roof.name.partition("_beside")[0])))
-            if rate and alone and beside.share:
-                issued = rate / roof.most(roof.work)
-                cost = (1 - beside.share) / issued
-                found.append(GivingWay(FMA_PIPE[roof.kernel], roof.vector_groups, rate / alone, beside.share, cost))
-        return sorted(found, key=lambda one: one.warps)
-
-    def softmax_costs(self) -> list[float]:
-        """What GivingWay has as `cost`, of the fp32 instructions of each softmax that ran beside products."""
-        found = []
-        for head_dim in HEAD_DIMS:
-            for line in self._softmax(head_dim):
-                units = line.rate(line.roof.work)
-                if units and line.share:
-                    counts = line.roof.loops[0]
-                    number = sum(counts[name] for name, (unit, _) in THROUGHPUT.items() if unit == "fp32")
-                    found.append((1 - line.share) / (units * number))
-        return found
-
-    def waiting_leaves_more(self) -> bool:
-        """Whether additions leave the tensor cores more where their warp waits now and then, of as many warps."""
-        left = {(one.work, one.warps): one.left for one in self.giving_way()}
-        waiting = [(share, warps) for (work, warps), share in left.items() if work == FMA_PIPE["waiting_additions"]]
-        return any(share > left.get((FMA_PIPE["additions"], warps), 1.0) for share, warps in waiting)
-
-    def polynomials(self) -> list[str]:
-        """What the loop gains or loses where a polynomial computes some of its exponentials, a sentence for each head
-        dimension that was measured."""
-        told = []
-        for head_dim in HEAD_DIMS:
-            loops = {line.roof.constants["POLYNOMIAL"]: line for line in self.lines if _is_loop(line.roof, head_dim)}
-            shares = {number: line.share for number, line in loops.items() if line.share}
-            if 0 not in shares or len(shares) < 2:
-                continue
-            none = shares.pop(0)
-            best = max(shares, key=lambda number: shares[number])
-            faster = shares[best] > none
-            others = [number for number in sorted(shares) if (shares[number] > none) is not faster]
-            beside = f", with {_listed(others)} of eight slower" if faster and others else ""
-            told.append(
-                f"At head_dim {head_dim} it is {'faster' if faster else 'slower'} with {best} of eight by polynomial "
-                f"than with none: {100 * shares[best]:.1f}% of the peak against {100 * none:.1f}%{beside}."
-            )
-        return told
 
     def _kernel(self, head_dim: int) -> Limit | None:
         """What KERNEL reaches at its own clock over the longest sequence that has one: the median of the rows."""
@@ -245,16 +159,6 @@ def shared(tensor: float, alone: float, beside: float, kept: float = 1.0) -> flo
     which meanwhile keep the share `kept` of their rate. What is left of one when the other ends goes on by itself."""
     together = min(tensor / kept, beside)
     return together + (tensor - kept * together) + (1 - together / beside) * alone
-
-
-def _is_loop(roof: Roof, head_dim: int) -> bool:
-    """Whether it is the bare loop, with all of its exponentials."""
-    return roof.kernel == "loop" and roof.size == head_dim and bool(roof.constants["EXPONENTIALS"])
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """2 or 4."""
-    return " or ".join(map(str, numbers))
 
 
 def _loop_label(roof: Roof) -> str:

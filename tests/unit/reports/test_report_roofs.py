@@ -64,19 +64,9 @@ def html(*datasets: Dataset) -> str:
     return rendered("roofs.html", pages.page(datasets))
 
 
-def test_what_was_expected_stands_beside_its_roof() -> None:
-    names = {roof.name for roof in EXPERIMENT.roofs}
-    assert set(facts.EXPECTED) <= names
-    page = html(dataset(rows()))
-    for name, expected in facts.EXPECTED.items():
-        line = re.search(rf"<tr><th>[^\n]*<code>{name}</code>.*?</tr>", page, re.DOTALL)
-        assert line, name
-        assert f">{expected}</td>" in line[0]
-
-
 def test_rows_are_of_the_format() -> None:
     for row in rows()[1:]:
-        results.check(row)
+        results.check(results.as_written(row))
 
 
 def test_limits_follow_from_rates() -> None:
@@ -181,59 +171,11 @@ def test_the_page_shows_every_roof_and_draws_both_head_dims() -> None:
         == 2
     )
     assert "1000 clocks a unit" in text
-    kept = "keep 50% of their rate and leave the tensor cores 100%"
-    waiting = f" additions whose warp waits for shared memory after every 512 {kept},"
-    for warps, further in (("1 warp", waiting), ("2 warps", "")):
-        told = f"With {warps} a scheduler additions {kept},{further} multiply-adds {kept}."
-        assert told in " ".join(text.split())
+    assert "One warp a scheduler that adds leaves the tensor cores 100% of their peak" in " ".join(text.split())
     assert ">1.710<" in text
     assert "recorded on NVIDIA H200" in text
     assert "not measured yet" not in text
     assert "earlier version" not in text
-
-
-def test_an_instruction_that_waits_less_leaves_less_and_costs_the_same() -> None:
-    """Of 128 lanes a clock 8 are additions; the products keep nine tenths."""
-    made = [
-        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK * 0.9] * 3, "instructions": [8.0] * 3}}
-        if row.get("roof", "").startswith(("additions", "waiting_additions")) and "flop" in row["per_clock"]
-        else row
-        for row in rows()
-    ]
-    found = {(one.work.split()[0], one.warps): one for one in facts.found([dataset(made)]).giving_way()}
-    assert found["additions", 1].cost == pytest.approx(0.1 / (8 / 128))
-    assert found["multiply-adds", 2].cost == 0
-    text = " ".join(html(dataset(made)).split())
-    assert "additions whose warp waits for shared memory after every 512 keep 50% of their rate" in text
-    assert (
-        "In these streams, which hardly ever stop, each such instruction takes 0.00 to 1.60 of a clock of its "
-        "scheduler’s tensor core."
-    ) in text
-    assert "leaves more" not in text
-    less = [
-        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK * 0.8] * 3}}
-        if row.get("roof") == "additions_1_beside_n128"
-        else row
-        for row in made
-    ]
-    assert "leaves more to the tensor cores than one that never waits" in html(dataset(less))
-
-
-def test_an_instruction_of_a_softmax_costs_less_than_one_of_a_stream() -> None:
-    """At head_dim 128 the products keep nine tenths beside a softmax of 64 + 66 + 66 instructions of the FMA pipe in
-    1000 or 2000 clocks, at head_dim 64 all."""
-    made = [
-        {**row, "per_clock": {**row["per_clock"], "flop": [PEAK * 0.9] * 3}}
-        if row.get("roof", "").startswith("softmax_d128") and "flop" in row["per_clock"]
-        else row
-        for row in rows()
-    ]
-    costs = facts.found([dataset(made)]).softmax_costs()
-    assert sorted(costs) == pytest.approx([0, 0, 0.1 * 1000 / 196, 0.1 * 2000 / 196])
-    text = " ".join(html(dataset(made)).split())
-    assert "A softmax has such instructions among others. There each takes 0.00 to 1.02 of a clock" in text
-    alone = [row for row in made if not row.get("roof", "").endswith(("_1_beside", "_2_beside"))]
-    assert "There each takes" not in html(dataset(alone))
 
 
 def test_a_note_tells_a_roof() -> None:
@@ -241,22 +183,10 @@ def test_a_note_tells_a_roof() -> None:
     assert texts(dataset(synthetic.rows()))["roof"]("loop_d64") == prose.NOT_MEASURED
 
 
-def test_the_page_says_where_a_polynomial_pays() -> None:
-    speed = {"loop_d128_polynomial_1": 0.8, "loop_d128_polynomial_2": 0.7, "loop_d64_polynomial_1": 0.74}
-    speed |= {"loop_d64_polynomial_2": 0.6, "loop_d64_polynomial_4": 0.5}
-    made = [
-        {**row, "per_clock": {"flop": [PEAK * speed[row["roof"]]] * 3}} if row.get("roof") in speed else row
-        for row in rows()
-        if row.get("roof") != "loop_d128_polynomial_4"
-    ]
-    text = html(dataset(made))
-    assert (
-        "At head_dim 64 it is slower with 1 of eight by polynomial than with none: 74.0% of the peak against 75.0%. "
-        "At head_dim 128 it is faster with 1 of eight by polynomial than with none: 80.0% of the peak against 75.0%, "
-        "with 2 of eight slower."
-    ) in text
-    without = [row for row in made if "polynomial" not in row.get("roof", "")]
-    assert "by polynomial than" not in html(dataset(without))
+def test_the_page_prints_shares_by_name_and_admits_holes() -> None:
+    text = " ".join(html(dataset([row for row in rows() if row.get("roof") != "loop_d128_polynomial_4"])).split())
+    assert "of the peak at head_dim 64, 75%," in text
+    assert "and not measured at head_dim 128." in text
 
 
 def test_the_numbers_of_a_drawing_stand_below_it_as_files() -> None:
@@ -298,7 +228,7 @@ def test_recorded_rows_come_back(tmp_path: Path) -> None:
     told = {"time": "2026-01-02T00:00:00Z", "id": results.environment_id(about["details"])}
     made = [about | told, *(row | {"time": told["time"], "environment": told["id"]} for row in rows()[1:])]
     run = tmp_path / "run.jsonl"
-    run.write_text("".join(json.dumps(row) + "\n" for row in made))
+    run.write_text("".join(json.dumps(results.as_written(row)) + "\n" for row in made))
     (kept,) = record.record([run], tmp_path / "recorded")
     assert kept.relative_to(tmp_path).as_posix() == "recorded/h200/attention/hopper_roofs/run.jsonl.xz"
     assert {row["roof"]: row for row in results.read(kept) if "roof" in row} == {row["roof"]: row for row in made[1:]}
