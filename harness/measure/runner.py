@@ -35,8 +35,8 @@ FINAL_TARGET = 0.002
 """Relative error of medians in a final group: the ratios of the headlines rest on them."""
 MOST_TIMEOUTS = 2
 """Problems on which a kernel of the user's may run out of time; the others are not waited for then."""
-REFEREE_ROUNDS = 20
-"""Calls of each member of a group that the referee sees."""
+CUPTI_ROUNDS = 20
+"""Calls of each member of a group that CUPTI sees."""
 
 Row = dict[str, Any]
 
@@ -52,7 +52,7 @@ def run(
     selected: Sequence[Case] | None = None,
     how: type[Run] | None = None,
     replicates: int = 1,
-    referee: bool | None = None,
+    cupti: bool | None = None,
     gate: Mapping[str, Any] | None = None,
     timing: Mapping[str, Any] | None = None,
     patient: bool = True,
@@ -66,7 +66,7 @@ def run(
     are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
     on another board each where there are several, those of burst mode unless all modes are others; processes of
     `standing` count. The second one also times by CUPTI what is timed in burst mode and has no such row, where there is
-    a GPU or `referee` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
+    a GPU or `cupti` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
     timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
     progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
@@ -90,7 +90,7 @@ def run(
             modes = experiment.modes if on == "gpu" else ()
         burst = "burst" in modes
         further = sorted(modes)[:1]  # burst where it is among them
-        by_cupti = burst and (on == "gpu" if referee is None else referee)
+        by_cupti = burst and (on == "gpu" if cupti is None else cupti)
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
             shared = sharing.busy_processes(experiment.sharing) if experiment.sharing else nullcontext(0)
@@ -103,7 +103,7 @@ def run(
             if by_cupti:
                 this.look_at_own()
             for number, mode in product(range(2, replicates + 1), further):
-                this.time_replicate(number, mode, referee=by_cupti and number == 2)
+                this.time_replicate(number, mode, by_cupti=by_cupti and number == 2)
             this.repeat_same_programs()
         except KeyboardInterrupt:
             if patient or not interrupts.requested:
@@ -312,26 +312,26 @@ class Run:
             if others or len({timed[case]["group"] for case in group}) > 1:
                 self.time_group(sorted(group, key=lambda case: case != anchor), needed, mode, final=True)
 
-    def time_replicate(self, number: int, mode: str, *, referee: bool) -> None:
+    def time_replicate(self, number: int, mode: str, *, by_cupti: bool) -> None:
         """Times the final groups of every problem in one more process, on another board where there are several. Its
         rows have an environment row of their own."""
         todo: list[tuple[dict[str, str], list[Case], bool, bool]] = []
         for needed, group in self.final_groups(mode):
-            due = not self.has_process(group, mode, number, on_another_board=number == 2)
-            ask = referee and (due or self.lacks_referee(group))
-            if due or ask:
-                todo.append((needed, group, due, ask))
+            stale = not self.has_process(group, mode, number, on_another_board=number == 2)
+            check = by_cupti and (stale or self.lacks_cupti(group))
+            if stale or check:
+                todo.append((needed, group, stale, check))
         if not todo or self.session.interrupts.requested:
             return
         self.compile(case for _, group, _, _ in todo for case in group)
         boards = environment.boards() if self.on == "gpu" else [{}]
         board = boards[(number - 1) % len(boards)]
         with self.session.process(number, board):
-            for needed, group, due, ask in todo:
-                if due:
+            for needed, group, stale, check in todo:
+                if stale:
                     self.time_group(group, {**needed, **board}, mode, final=True, replicate=number)
-                if ask and not self.session.interrupts.requested:
-                    self.ask_referee(group, {**needed, **board}, number)
+                if check and not self.session.interrupts.requested:
+                    self.check_with_cupti(group, {**needed, **board}, number)
 
     def final_groups(self, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
         """What further processes time, with the variables that each group needs.
@@ -349,7 +349,7 @@ class Run:
                 found.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         return found
 
-    def lacks_referee(self, group: Iterable[Case]) -> bool:
+    def lacks_cupti(self, group: Iterable[Case]) -> bool:
         """Whether no row that stands is CUPTI's about one of them."""
         return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
 
@@ -378,10 +378,10 @@ class Run:
         for mine in by_problem(case for case in self.timed_in("burst") if case.kernel):
             for needed, group in groups.environments(mine, self.variables(mine)):
                 if not self.session.interrupts.requested:
-                    self.ask_referee(group, needed, 0)
+                    self.check_with_cupti(group, needed, 0)
 
-    def ask_referee(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
-        """Times a group by CUPTI: rows of kind referee."""
+    def check_with_cupti(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
+        """Times a group by CUPTI too."""
         members, common = list(group), {"kind": "cupti", "mode": "burst", "group": self.session.new_group()}
 
         def write(case: Case, fields: Mapping[str, Any]) -> None:
@@ -392,7 +392,7 @@ class Run:
         while members:
             labels = {str(case): case for case in members}
             try:
-                answer = self.session.worker(variables).call("referee", labels, REFEREE_ROUNDS)
+                answer = self.session.worker(variables).call("cupti", labels, CUPTI_ROUNDS)
             except KeyboardInterrupt:
                 for case in members:
                     write(case, {"status": "interrupted", "reason": "stopped while CUPTI timed the group"})

@@ -231,15 +231,15 @@ class Service:
 
         return calls, written
 
-    def referee(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
+    def cupti(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI, with the rests of burst
-        mode: the fields of their rows of kind referee. The inputs change twice meanwhile, and the last outputs must be
+        mode: the fields of their timing rows by CUPTI. The inputs change twice meanwhile, and the last outputs must be
         of the last inputs."""
         import torch
 
         from harness import operators
         from harness.machine import clocks
-        from harness.measure import gate, referee, timing
+        from harness.measure import cupti, gate, timing
 
         self.now("check", None)
         inputs = self._inputs(cases)
@@ -277,16 +277,16 @@ class Service:
             def rest(seconds: float) -> None:
                 timing.cool(sampler, stopwatch, busy=seconds)
 
-            trace, numbers = referee.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
-        testimonies = referee.judge(trace, numbers)
-        gap_ms = milliseconds["empty"] - statistics.median(testimonies["empty"].samples_ms)
+            trace, numbers = cupti.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
+        observed = cupti.judge(trace, numbers)
+        gap_ms = milliseconds["empty"] - statistics.median(observed["empty"].samples_ms)
         rows = {}
         for label, case in cases.items():
             self.now("check", label)
-            rows[label] = referee.fields(testimonies[label], by_events[label], gap_ms)
+            rows[label] = cupti.fields(observed[label], by_events[label], gap_ms)
             verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
-                reason = f"{referee.FAULTS['kept_results']}, or another output: {verdict.reason}"
+                reason = f"{cupti.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
         return rows
 

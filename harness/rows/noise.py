@@ -20,7 +20,7 @@ which comes nearest to both promises, false verdicts and slowdowns found, on pro
 between boards the anchor's own limit has a level of its own, chosen on its pairs. Shares of verdicts are of programs on
 boards: however often two boards timed a program, their pairs count as one, or a board that was used much would decide.
 
-Two events read a gap beside the kernel, a few microseconds that are the host's own: the referee's rows tell it. Between
+Two events read a gap beside the kernel, a few microseconds that are the host's own: rows by CUPTI tell it. Between
 two boards a kernel so short that the difference of two gaps could be half of a planted slowdown is not judged.
 
 `trial` holds out what it judges, from the choice of the quantile as well: a pair is judged by what others say, without
@@ -105,11 +105,11 @@ class Timings:
 
     @cached_property
     def gaps(self) -> list[float]:
-        """Of each board with a referee, what two events read beside a kernel: the median in ms, the least first."""
+        """Of each board timed by CUPTI, what two events read beside a kernel: the median in ms, the least first."""
         return sorted(map(statistics.median, self._gaps.values()))
 
     def shortest_ms(self, one_board: bool) -> float:
-        """Below this a timing is not judged; 0 on one board, and where fewer than two boards have a referee."""
+        """Below this a timing is not judged; 0 on one board, and where fewer than two boards are timed by CUPTI."""
         gaps = self.gaps
         return 0.0 if one_board or not gaps else (gaps[-1] - gaps[0]) / (PROMISED[False].planted / 2)
 

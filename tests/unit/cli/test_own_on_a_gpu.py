@@ -31,7 +31,7 @@ WRONG = {
         *("gate", "timeout", None),
         f"no sign of life for {LAUNCH} s (stage launch): endless at {place(own_triton.__file__, 'wait_for_ever[')}",
     ),
-    "on_another_stream": ("referee", "implausible", "other_stream", "work on another stream"),
+    "on_another_stream": ("cupti", "implausible", "other_stream", "work on another stream"),
 }
 """Kind of the row, status, check, and how the reason begins."""
 

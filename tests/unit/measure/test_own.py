@@ -248,14 +248,14 @@ def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.Mo
     }
 
     def call(self: Worker, method: str, *arguments: Any) -> Any:
-        if method != "referee":
+        if method != "cupti":
             return real(self, method, *arguments)
         return {name: {**found[case.kernel.function], "samples_ms": [1.0]} for name, case in arguments[0].items()}
 
     monkeypatch.setattr(Worker, "call", call)
     kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
     timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
-    rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, referee=True)
+    rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, cupti=True)
     seen = {row["kernel"]: (row["status"], row.get("check")) for row in rows if row.get("purpose") == "cupti"}
     assert seen == {
         "own_kernels.py:attend": ("implausible", "other_stream"),

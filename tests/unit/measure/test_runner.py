@@ -365,12 +365,12 @@ def test_an_experiment_of_one_group_times_all_of_it_in_every_process(tmp_path: P
         assert {row["details"].get("replicate") for row in here} == {replicate}
 
 
-def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_process_is_timed_by_cupti_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding is a row; a kernel that dies under the profiler is one too, and costs the others nothing."""
     ask, asked = Worker.call, list[list[str]]()
 
     def call(self: Worker, method: str, *arguments: Any) -> Any:
-        if method != "referee":
+        if method != "cupti":
             return ask(self, method, *arguments)
         labels = list(arguments[0])
         asked.append(labels)
@@ -380,22 +380,22 @@ def test_the_second_process_asks_the_referee(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Worker, "call", call)
     what = experiment("right", peers=("sdpa_flash",))
-    rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=3, referee=True)
-    referees = [row for row in rows if row.get("purpose") == "cupti"]
-    assert [(row["backend"], row["status"]) for row in referees] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
+    rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=3, cupti=True)
+    by_cupti = [row for row in rows if row.get("purpose") == "cupti"]
+    assert [(row["backend"], row["status"]) for row in by_cupti] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
     assert [len(labels) for labels in asked] == [2, 1]
-    assert {row["details"]["replicate"] for row in referees} == {2}
+    assert {row["details"]["replicate"] for row in by_cupti} == {2}
     assert len({row["group"] for row in rows if row["kind"] == "timing"}) == 4
 
 
-def test_the_referee_is_asked_about_what_it_has_not_seen_though_processes_stand(
+def test_cupti_times_what_it_has_not_seen_though_other_processes_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes that stand leave nothing to time: what CUPTI timed in neither is timed by it alone, once."""
     ask, asked = Worker.call, list[set[str]]()
 
     def call(self: Worker, method: str, *arguments: Any) -> Any:
-        if method != "referee":
+        if method != "cupti":
             return ask(self, method, *arguments)
         asked.append(set(arguments[0]))
         return {label: {"status": "passed", "details": {"difference": 0.001}} for label in arguments[0]}
@@ -404,10 +404,10 @@ def test_the_referee_is_asked_about_what_it_has_not_seen_though_processes_stand(
     what = experiment("right", peers=("sdpa_flash",))
     standing = run(tmp_path / "one.jsonl", what, modes=("burst",), replicates=2)
     assert asked == []
-    rows = run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2, referee=True)
+    rows = run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2, cupti=True)
     assert [len(labels) for labels in asked] == [2]
     assert [row["kind"] for row in rows if row.get("details", {}).get("replicate")] == ["timing"] * 2
-    run(tmp_path / "three.jsonl", what, modes=("burst",), standing=standing + rows, replicates=2, referee=True)
+    run(tmp_path / "three.jsonl", what, modes=("burst",), standing=standing + rows, replicates=2, cupti=True)
     assert len(asked) == 1
 
 

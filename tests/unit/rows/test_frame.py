@@ -35,5 +35,5 @@ def test_two_timings_compare_where_one_process_interleaved_them() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="kind: got 'referee', expected one of timing"):
-        frame("referee")
+    with pytest.raises(ValueError, match="kind: got 'cupti', expected one of timing"):
+        frame("cupti")

@@ -57,12 +57,12 @@ def test_kernels_too_short_for_two_hosts_are_no_replicates_between_boards() -> N
     """What events read beside a kernel is the host's: 2.2 us on one, 3.9 on another."""
     rows = replicated.rows(problems=1)
     gaps = {"board0": (0.0022, 0.0024), "board1": (0.0039,)}
-    referees = [
+    by_cupti = [
         {"kind": "cupti", "environment": f"{board}-{process}", "details": {"gap_ms": gap}}
         for board, found in gaps.items()
         for process, gap in enumerate(found)
     ]
-    timings = noise.Timings([*rows, *referees])
+    timings = noise.Timings([*rows, *by_cupti])
     assert timings.gaps == pytest.approx([0.0023, 0.0039])
     assert timings.shortest_ms(one_board=False) == pytest.approx(0.0016 / 0.025)
     assert timings.shortest_ms(one_board=True) == noise.Timings(rows).shortest_ms(one_board=False) == 0
@@ -72,7 +72,7 @@ def test_kernels_too_short_for_two_hosts_are_no_replicates_between_boards() -> N
             row | {"samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
             for row in rows
         ]
-        return noise.replicates(noise.Timings([*found, *referees]))
+        return noise.replicates(noise.Timings([*found, *by_cupti]))
 
     long, short = slowed(10.0), slowed(0.1)
     assert len(long) == len(noise.replicates(noise.Timings(rows)))

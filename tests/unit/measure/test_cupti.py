@@ -1,4 +1,4 @@
-"""harness/measure/referee.py: each way of keeping work out of the timed interval is found in a trace and named."""
+"""harness/measure/cupti.py: each way of keeping work out of the timed interval is found in a trace and named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.measure import referee
+from harness.measure import cupti
 
 Event = dict[str, Any]
 STREAM = 7
@@ -53,7 +53,7 @@ def traced(call: Callable[[Trace, int], None], between: Callable[[Trace], None] 
         between(trace)
         begin, trace.host = trace.host, trace.host + 1
         call(trace, number)
-        trace.annotate(f"{referee.CALL} {number} kernel cuda", begin)
+        trace.annotate(f"{cupti.CALL} {number} kernel cuda", begin)
         trace.host += 1
     mark(trace)
     return trace.events
@@ -62,13 +62,13 @@ def traced(call: Callable[[Trace, int], None], between: Callable[[Trace], None] 
 def mark(trace: Trace) -> None:
     begin, trace.host = trace.host, trace.host + 1
     trace.launch("flush", 50)
-    trace.annotate(referee.MARK, begin)
+    trace.annotate(cupti.MARK, begin)
     trace.host += 1
 
 
-def found(events: list[Event]) -> dict[str, referee.Finding]:
-    (testimony,) = referee.judge(events, FRESH).values()
-    return {finding.fault: finding for finding in testimony.findings}
+def found(events: list[Event]) -> dict[str, cupti.Finding]:
+    (observation,) = cupti.judge(events, FRESH).values()
+    return {finding.fault: finding for finding in observation.findings}
 
 
 def honest(trace: Trace, number: int) -> None:
@@ -76,9 +76,9 @@ def honest(trace: Trace, number: int) -> None:
 
 
 def test_an_honest_call_is_timed_and_nothing_is_found() -> None:
-    (testimony,) = referee.judge(traced(honest), FRESH).values()
-    assert testimony.findings == []
-    assert testimony.samples_ms == pytest.approx([0.1] * ROUNDS)
+    (observation,) = cupti.judge(traced(honest), FRESH).values()
+    assert observation.findings == []
+    assert observation.samples_ms == pytest.approx([0.1] * ROUNDS)
 
 
 def test_a_call_of_two_kernels_lasts_from_the_first_to_the_last() -> None:
@@ -86,9 +86,9 @@ def test_a_call_of_two_kernels_lasts_from_the_first_to_the_last() -> None:
         trace.launch("scores", 60)
         trace.launch("output", 40, kind="gpu_memcpy")
 
-    (testimony,) = referee.judge(traced(two), FRESH).values()
-    assert testimony.findings == []
-    assert testimony.samples_ms == pytest.approx([0.1] * ROUNDS)
+    (observation,) = cupti.judge(traced(two), FRESH).values()
+    assert observation.findings == []
+    assert observation.samples_ms == pytest.approx([0.1] * ROUNDS)
 
 
 def test_work_on_another_stream_is_found() -> None:
@@ -170,8 +170,8 @@ def test_a_call_that_does_nothing_is_found() -> None:
 def test_several_labels_are_told_apart() -> None:
     events = traced(honest)
     for event in events:
-        event["name"] = event["name"].replace(f"{referee.CALL} 1 kernel cuda", f"{referee.CALL} 1 other triton")
-    assert {label: len(item.samples_ms) for label, item in referee.judge(events, FRESH).items()} == {
+        event["name"] = event["name"].replace(f"{cupti.CALL} 1 kernel cuda", f"{cupti.CALL} 1 other triton")
+    assert {label: len(item.samples_ms) for label, item in cupti.judge(events, FRESH).items()} == {
         "kernel cuda": ROUNDS - 1,
         "other triton": 1,
     }
@@ -179,26 +179,26 @@ def test_several_labels_are_told_apart() -> None:
 
 def test_a_trace_without_work_is_refused() -> None:
     with pytest.raises(ValueError, match="got 0 timed calls and 0 marks"):
-        referee.judge([])
+        cupti.judge([])
 
 
 def test_agreement_is_a_row_and_so_is_its_lack() -> None:
-    testimony = referee.Testimony([1.0, 1.01, 0.99])
-    passed = referee.fields(testimony, [1.0, 1.0, 1.015], 0.0)
+    observation = cupti.Observation([1.0, 1.01, 0.99])
+    passed = cupti.fields(observation, [1.0, 1.0, 1.015], 0.0)
     assert (passed["status"], passed["details"]["difference"]) == ("passed", 0.0)
-    other = referee.fields(testimony, [1.1, 1.1, 1.1], 0.0)
+    other = cupti.fields(observation, [1.1, 1.1, 1.1], 0.0)
     assert (other["status"], other["check"]) == ("implausible", "cupti")
     said = "1.0000 ms by CUPTI, 1.1000 ms by events, at most 0.0000 of them beside the kernel: -9.09%, expected"
     assert said in other["reason"]
-    barely = referee.fields(testimony, [1 / 1.0204], 0.0)
+    barely = cupti.fields(observation, [1 / 1.0204], 0.0)
     assert "+2.04%, expected at most 2%" in barely["reason"], "what is too much reads as too much"
-    gap = referee.fields(testimony, [1.1, 1.1, 1.1], 0.1)
+    gap = cupti.fields(observation, [1.1, 1.1, 1.1], 0.1)
     assert (gap["status"], gap["details"]["gap_ms"]) == ("passed", 0.1)
     assert gap["details"]["difference"] == pytest.approx(0.0)
-    within = [referee.fields(testimony, [events], 0.1)["details"]["difference"] for events in (1.0, 1.05, 1.15, 0.98)]
+    within = [cupti.fields(observation, [events], 0.1)["details"]["difference"] for events in (1.0, 1.05, 1.15, 0.98)]
     assert within == pytest.approx([0.0, 0.0, 1.0 / 1.05 - 1, 1.0 / 0.98 - 1])
-    testimony.findings.append(referee.Finding("left_after", "the rest", 3))
-    faulty = referee.fields(testimony, [1.0], 0.0)
+    observation.findings.append(cupti.Finding("left_after", "the rest", 3))
+    faulty = cupti.fields(observation, [1.0], 0.0)
     assert (faulty["status"], faulty["check"]) == ("implausible", "left_after")
     assert faulty["details"]["findings"] == ["work that ended after the timed interval: the rest (in 3 calls)"]
 
@@ -250,11 +250,11 @@ def test_planted_on_a_gpu(name: str) -> None:
     for _ in range(3):
         call()
     if name != "begun_before":
-        trace, fresh = referee.record([{"planted": call}], change, flush, hold, time.sleep, 8)
+        trace, fresh = cupti.record([{"planted": call}], change, flush, hold, time.sleep, 8)
     else:
         trace, fresh = with_work_before(call, change, flush, hold, lambda: torch.mm(a, b))
-    (testimony,) = referee.judge(trace, fresh).values()
-    faults = [finding.fault for finding in testimony.findings]
+    (observation,) = cupti.judge(trace, fresh).values()
+    faults = [finding.fault for finding in observation.findings]
     assert name in faults if name != "honest" else faults == []
 
 
@@ -267,7 +267,7 @@ def with_work_before(
 ) -> tuple[list[Event], set[int]]:
     """Half of the work is launched as soon as the harness looks which call comes next, before it begins to time it."""
 
-    real = referee.CALL
+    real = cupti.CALL
 
     class Name(str):
         def __format__(self, specification: str) -> str:
@@ -275,5 +275,5 @@ def with_work_before(
             return str(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(referee, "CALL", Name(real))
-        return referee.record([{"planted": call}], change, flush, hold, time.sleep, 8)
+        patch.setattr(cupti, "CALL", Name(real))
+        return cupti.record([{"planted": call}], change, flush, hold, time.sleep, 8)

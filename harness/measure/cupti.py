@@ -74,7 +74,7 @@ class Finding:
 
 
 @dataclass
-class Testimony:
+class Observation:
     """What CUPTI saw of one label: milliseconds from the begin of a call's first work to the end of its last, and the
     findings."""
 
@@ -82,8 +82,8 @@ class Testimony:
     findings: list[Finding] = field(default_factory=list)
 
 
-def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> dict[str, Testimony]:
-    """Label -> testimony, from a trace's events.
+def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> dict[str, Observation]:
+    """Label -> observation, from a trace's events.
 
     A timed call is an annotation "twinkernels call NUMBER LABEL"; what the harness does itself is inside annotations
     "twinkernels mark". `fresh` are the numbers of calls before which the inputs changed. Raises ValueError when the
@@ -96,19 +96,19 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
     if not calls or not marks:
         raise ValueError(f"trace: got {len(calls)} timed calls and {len(marks)} marks on the GPU, expected both")
     ((timed_stream, _),) = Counter(piece.stream for pieces in marks.values() for piece in pieces).most_common(1)
-    found: dict[str, Testimony] = {}
+    found: dict[str, Observation] = {}
     seen: dict[str, dict[str, list[str]]] = {}
     usual: dict[str, list[tuple[int, Counter[str]]]] = {}
     changed, idle_since = set(fresh), -math.inf
     for window in calls:
         (begin, end), name = windows[window]
         number, _, label = name.removeprefix(f"{CALL} ").partition(" ")
-        testimony, faults = found.setdefault(label, Testimony()), seen.setdefault(label, {})
+        observation, faults = found.setdefault(label, Observation()), seen.setdefault(label, {})
         mine = work[window]
         usual.setdefault(label, []).append((int(number), Counter(piece.name for piece in mine)))
         first, last = (min(p.begin for p in mine), max(p.end for p in mine)) if mine else (math.inf, -math.inf)
         if mine:
-            testimony.samples_ms.append((last - first) / 1e3)
+            observation.samples_ms.append((last - first) / 1e3)
         after = min((piece.begin for number in marks if number > window for piece in marks[number]), default=math.inf)
         examples = {
             "synchronizes": [event["name"] for event in events if _waits(event) and begin <= _span(event)[0] <= end],
@@ -126,12 +126,12 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
             if pieces:
                 faults.setdefault(fault, []).append(pieces[0])
         idle_since = end
-    for label, testimony in found.items():
-        if not testimony.samples_ms:
+    for label, observation in found.items():
+        if not observation.samples_ms:
             seen[label]["no_work"] = ["nothing"] * len(usual[label])
         if less := _left_out(usual[label], changed):
             seen[label]["kept_results"] = less
-        testimony.findings = [
+        observation.findings = [
             Finding(fault, shown[0], len(shown)) for fault in FAULTS if (shown := seen[label].get(fault))
         ]
     return found
@@ -209,17 +209,17 @@ def record(
         return json.loads(path.read_text())["traceEvents"], fresh
 
 
-def fields(testimony: Testimony, events_ms: Sequence[float], gap_ms: float) -> dict[str, Any]:
-    """Fields of a row of kind referee: status, reason, check, samples_ms by CUPTI, and in the details both medians.
+def fields(observation: Observation, events_ms: Sequence[float], gap_ms: float) -> dict[str, Any]:
+    """Fields of a timing row by CUPTI: status, reason, check, samples_ms by CUPTI, and in the details both medians.
     `gap_ms`: what events read around an empty kernel more than CUPTI."""
-    details: dict[str, Any] = {"findings": [finding.text for finding in testimony.findings]}
+    details: dict[str, Any] = {"findings": [finding.text for finding in observation.findings]}
     row: dict[str, Any] = {"status": "passed", "details": details}
-    if testimony.samples_ms:
-        medians = statistics.median(testimony.samples_ms), statistics.median(events_ms)
+    if observation.samples_ms:
+        medians = statistics.median(observation.samples_ms), statistics.median(events_ms)
         nearest = min(max(medians[0], medians[1] - gap_ms), medians[1])
         difference = medians[0] / nearest - 1
         details |= {"events_ms": medians[1], "cupti_ms": medians[0], "gap_ms": gap_ms, "difference": difference}
-        row["samples_ms"] = testimony.samples_ms
+        row["samples_ms"] = observation.samples_ms
         if abs(difference) > AGREEMENT:
             row |= {
                 "status": "implausible",
@@ -228,8 +228,8 @@ def fields(testimony: Testimony, events_ms: Sequence[float], gap_ms: float) -> d
                 f"{gap_ms:.4f} of them beside the kernel: {difference:+.2%}, "
                 f"expected at most {AGREEMENT:.0%}",
             }
-    if testimony.findings:
-        first = testimony.findings[0]
+    if observation.findings:
+        first = observation.findings[0]
         row |= {"status": "implausible", "check": first.fault, "reason": first.text}
     return row
 
