@@ -6,7 +6,7 @@ Rows of an earlier version of a kernel (`source_sha256` is not the checkout's) d
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,36 +134,6 @@ def of_earlier_gate(gate: Row) -> bool:
     return not operators.get(gate.get("operator") or operators.FIRST).is_current(gate.get("gate"))
 
 
-def last_checked(gates: Iterable[Row]) -> tuple[int, int]:
-    """Of how many kernels a verdict among these gate rows is of an earlier gate, and how many have a verdict. A kernel
-    that declined has none."""
-    kernels: dict[tuple[str, str], bool] = {}
-    for row in gates:
-        if row.get("technique") and row["status"] != "unsupported":
-            name = row["technique"], row["backend"]
-            kernels[name] = kernels.get(name, False) or of_earlier_gate(row)
-    return sum(kernels.values()), len(kernels)
-
-
-def told_of_earlier_gate(count: int, total: int, what: str = "kernel") -> str:
-    """3 of the 40 kernels here were last checked by an earlier version of the checks: without an end; empty where none
-    was. `what`: kernel, or ratio of kernels."""
-    if not count:
-        return ""
-    if count == total:
-        who = {1: f"The only {what} here", 2: f"Both {what}s here"}.get(total, f"All {total} {what}s here")
-    else:
-        who = f"{count} of the {total} {what}s here"
-    was = "was" if count == 1 else "were"
-    verb = was if what == "kernel" else f"{'is' if count == 1 else 'are'} of kernels that were"
-    return f"{who} {verb} last checked, in whole or in part, by an earlier version of the checks"
-
-
-def is_unsettled(row: Row, hashes: Hashes) -> bool:
-    """Whether this checkout's kernel was timed, but its median did not converge."""
-    return row["status"] == "not_converged" and bool(row.get("samples_ms")) and is_current(row, hashes)
-
-
 def is_final(row: Row) -> bool:
     """Whether the row is from a problem's final group: the fastest kernel of each series, timed together once more."""
     return bool((row.get("details") or {}).get("final"))
@@ -190,23 +160,12 @@ def is_reference_tile(row: Row) -> bool:
     return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)
 
 
-def pick(rows: Iterable[Row]) -> Row | None:
-    """The newest of one cell's rows at the committed ("best") tile if there is one, else at the reference tile."""
-    ordered = sorted(rows, key=lambda row: (not is_reference_tile(row), row["time"]))
-    return ordered[-1] if ordered else None
-
-
 def same_group(ours: Row, theirs: Row) -> bool:
     """Whether the two were interleaved in one process."""
     return ours.get("group") is not None and (ours["group"], ours.get("environment")) == (
         theirs.get("group"),
         theirs.get("environment"),
     )
-
-
-def ratio(ours: Row, theirs: Row) -> float | None:
-    """TFLOPS of ours over theirs, or None when they were not interleaved with each other."""
-    return tflops(ours) / tflops(theirs) if same_group(ours, theirs) else None
 
 
 def board(described: Mapping[str, Any]) -> str | None:

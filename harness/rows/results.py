@@ -324,56 +324,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def newest(rows: Iterable[Mapping[str, Any]], *, replicates: bool = False) -> list[dict[str, Any]]:
-    """The newest row per key, in the order in which the keys first appeared. Environment rows are all kept.
-
-    With `replicates` the environment joins the key of timings that passed: the same machine code, timed in another
-    process, is kept too.
-
-    A library peer is in several interleaved groups, and ratios between two groups go over its rows in both: it is
-    kept once per group that another kept row is in, and once where there is no such group. Replicates, which further
-    processes of a run timed, are each kept. With `replicates` so is a kernel in each final group of a process: the best
-    CUDA kernel is in several.
-    """
-    latest: dict[str, dict[str, Any]] = {}
-    without_environment: dict[str, dict[str, Any]] = {}
-    keys: dict[str, str] = {}
-    final: set[str] = set()
+def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The newest row per key, in the order in which the keys first appeared, and every environment row. A library peer
+    counts once in each of its groups, and so does each process that timed a case."""
+    latest: dict[Any, dict[str, Any]] = {}
     for row in rows:
-        own = key(row)
-        if row["kind"] == "environment":
-            name = f"environment {row['id']}"
-        else:
-            name = own if row.get("technique") else f"{own} {row.get('group')}"
-            if replicate := (row.get("details") or {}).get("replicate"):
-                name += f" replicate {replicate}"
-            if replicates and what(row) == "timing":
-                keys[name] = own
-                if name not in without_environment or row["time"] >= without_environment[name]["time"]:
-                    without_environment[name] = dict(row)
-                if row["status"] != "passed":
-                    continue
-                name += f" in {row.get('environment')}"
-                if (row.get("details") or {}).get("final"):
-                    latest.pop(name, None)
-                    final.add(name)
-                    name += f" {row.get('group')}"
-                elif name in final:
-                    continue
-        keys[name] = own
+        name: Any = row["id"] if row["kind"] == "environment" else key(row)
+        if row["kind"] != "environment":
+            name = name, row.get("technique") is None and row.get("group"), (row.get("details") or {}).get("replicate")
         if name not in latest or row["time"] >= latest[name]["time"]:
             latest[name] = dict(row)
-    latest |= {name: row for name, row in without_environment.items() if row["status"] != "passed"}
-    groups = {row.get("group") for row in latest.values() if row.get("technique")} - {None}
-    freshest = {keys[name]: name for name, row in sorted(latest.items(), key=lambda item: item[1]["time"])}
-    return [
-        row
-        for name, row in latest.items()
-        if row["kind"] == "environment"
-        or freshest[keys[name]] == name
-        or row.get("group") in groups
-        or (replicates and row.get("technique"))
-    ]
+    return list(latest.values())
 
 
 def settled(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ def test_replicates_are_all_kept() -> None:
     ]
     assert len(results.newest(rows)) < len(rows)
     assert len(results.newest(numbered)) == len(rows)
-    assert interval(results.newest(numbered, replicates=True)) == interval(rows)
+    assert interval(results.newest(numbered)) == interval(rows)
 
 
 def test_quantiles_are_those_of_students_t() -> None:

@@ -139,15 +139,15 @@ def test_recorded_files_are_found_by_gpu(tmp_path: Path) -> None:
     assert len(results.recorded(tmp_path, "h200", "ladder")) == 1
 
 
-def test_a_peer_is_kept_once_per_group_that_is_still_in_use() -> None:
-    def timing(day: int, group: str, technique: str | None) -> dict:
+def test_a_peer_counts_once_per_group_and_a_case_once_per_process() -> None:
+    def timing(day: int, group: str, technique: str | None, replicate: int = 0) -> dict:
         row = {"kind": "timing", "status": "passed", "backend": "sdpa_cudnn" if technique is None else "cuda"}
-        return {**row, "technique": technique, "group": group, "time": f"2030-01-{day:02}T00:00:00Z"}
+        about = {"technique": technique, "group": group, "details": {"replicate": replicate}}
+        return {**row, **about, "time": f"2030-01-{day:02}T00:00:00Z"}
 
-    slow, fast = timing(2, "slow", None), timing(2, "fast", None)
-    kernels = [timing(2, "slow", "scalar"), timing(2, "fast", "xor_swizzle")]
-    stale = [timing(1, "before", None), timing(1, "before", "scalar")]
-    assert results.newest([*stale, slow, fast, *kernels]) == [kernels[0], slow, fast, kernels[1]]
+    stale = timing(1, "one", "scalar")
+    rows = [timing(2, "one", None), timing(2, "two", None), timing(2, "two", "scalar"), timing(2, "three", "scalar", 1)]
+    assert results.newest([stale, *rows]) == [rows[2], rows[0], rows[1], rows[3]]
 
 
 def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_same() -> None:
