@@ -22,8 +22,7 @@ from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.operators.protocol import Problem
 from harness.rows import results
-from harness.rows.intervals import process
-from harness.rows.reading import is_final, median_ms, of_earlier_gate
+from harness.rows.reading import is_final, median_ms, of_earlier_gate, process
 
 AGAIN_LIMIT = 0.005
 """Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.

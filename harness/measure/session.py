@@ -18,8 +18,7 @@ from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
 from harness.rows import making, reading, results
-from harness.rows.intervals import process
-from harness.rows.reading import median_ms, status_word
+from harness.rows.reading import median_ms, process, status_word
 
 
 class Session:

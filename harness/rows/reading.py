@@ -177,3 +177,8 @@ def board(described: Mapping[str, Any]) -> str | None:
 def gpu_name(environment: Row) -> str:
     """The GPU of an environment row, "a CPU" where there was none."""
     return ((environment.get("details") or {}).get("gpu") or {}).get("name") or "a CPU"
+
+
+def process(row: Row) -> tuple[Any, Any]:
+    """The process that timed a row: its environment, and the run that its group is named after."""
+    return row.get("environment"), str(row.get("group")).rpartition("-")[0]
