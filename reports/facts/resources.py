@@ -98,29 +98,8 @@ def _cells(datasets: Sequence[Dataset], rung: Technique, backend: str) -> list[R
     return [found[cell] for cell in sorted(found)]
 
 
-def built_for(found: Sequence[Usage]) -> str:
-    """bf16, full: what all of the binaries are for; empty where they differ."""
-    cells = {
-        (row.problem_fields["dtype"], row.problem_fields["causal"]) for item in found for row in item.codes.values()
-    }
-    return ", ".join(f"{dtype}, {'causal' if causal else 'full'}" for dtype, causal in cells) if len(cells) == 1 else ""
-
-
 def _metric(row: Row | None, name: str) -> float | None:
     return counters.metric(row, name) if row else None
-
-
-LIBRARY_ORDERS = {
-    "FlashAttention-3 (source 0251105a, causal)": "3 of 4 shuffles, 66 of 68 maxima and 13 of 66 exponentials",
-    "flash-attn 4 (4.0.0b36)": "10 of 66 exponentials",
-}
-"""What stands under P V in the main loop of a library at head_dim 128 with tiles of 128 x 128, in steps without a mask:
-read in November 2026 as ours are, in the binaries of hdim128 kernels that their own sources compile to for sm_90a."""
-
-
-def library_orders(which: Technique) -> dict[str, str]:
-    """LIBRARY_ORDERS beside a rung by wgmma, which these libraries use; nothing beside another."""
-    return LIBRARY_ORDERS if which.mma == "wgmma" else {}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from harness.catalog.promises import FASTEST
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import promises
-from harness.operators.attention.roofs import KEYS, ROWS
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts import roofs
@@ -64,39 +63,24 @@ def tally(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the cells of an entry, from hopper_roofs:
-
-    cells: each with the TFLOPS of `products` alone, a limit, at the kernel's own clock, None where that was not read;
-        and of the `bare_loop`, which is no limit, there at the roof's clock. None without a roof.
-    borrowed: head_dim -> that of the products in its place, where its own were not measured.
-    loops: the bare loops that were measured, as (head_dim, queries, keys).
-
-    Nothing where no roof was measured.
-    """
-    lines = [line for line in roofs.found([data]).lines if line.flop]
-    products = {line.roof.size or 0: line for line in lines if line.roof.name.startswith("products_")}
-    loops = {line.roof.size: line for line in lines if line.roof.name.endswith("_no_exponentials")}
-    if not products and not loops:
+    """The cells of an entry, each with the TFLOPS of `products` alone at the kernel's own clock, a limit; None where
+    the clock was not read. `borrowed`: head_dim -> that of the roof in its place, where its own was not measured.
+    Nothing where no roof was measured."""
+    lines = [line for line in roofs.found([data]).lines if line.flop and line.roof.name.startswith("products_")]
+    limits = {line.roof.size or 0: line.flop for line in lines}
+    if not limits:
         return {}
     timed = [row for row in data.rows if (row.kind, row.experiment) == ("timing", entry["experiment"])]
     borrowed: dict[int, int] = {}
     cells = []
     for cell in entry["cells"]:
         head_dim = Problem.parse(cell["problem"]).head_dim
+        if head_dim not in limits:
+            borrowed[head_dim] = max(limits)
+        flop = limits.get(head_dim, limits[max(limits)])
         row = next((row for row in timed if _is_of(cell, row)), None)
-        limit, loop = products.get(head_dim), loops.get(head_dim)
-        if products and not limit:
-            borrowed[head_dim] = max(products)
-            limit = products[max(products)]
-        cells.append(
-            {
-                **cell,
-                "products": limit and at_clock_of(data, row, limit.flop),
-                "bare_loop": loop and (at_clock_of(data, row, loop.flop) or loop.median("tflops")),
-            }
-        )
-    tiles = [(head_dim, ROWS * line.roof.product_groups, KEYS) for head_dim, line in loops.items()]
-    return {"cells": cells, "borrowed": borrowed, "loops": tiles}
+        cells.append({**cell, "products": at_clock_of(row, flop)})
+    return {"cells": cells, "borrowed": borrowed}
 
 
 def _is_of(cell: Mapping[str, Any], row: Row) -> bool:
@@ -109,7 +93,7 @@ def _is_of(cell: Mapping[str, Any], row: Row) -> bool:
     )
 
 
-def at_clock_of(data: Dataset, row: Row | None, flop: float | None) -> float | None:
+def at_clock_of(row: Row | None, flop: float | None) -> float | None:
     """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
     return flop * row.clock_ghz * row.sm_count / 1e3 if row and row.clock_ghz and flop else None
 

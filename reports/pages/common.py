@@ -57,7 +57,6 @@ def ladder(data: Dataset, datasets: Sequence[Dataset], which: Ladder) -> dict[st
         "steps": counters.conflict_steps(datasets),
         "picture": banks.picture,
         "usage": (usage := resources.usage(datasets, rungs)),
-        "built_for": resources.built_for(usage),
         "has_warps": any(item.fits is not None for item in usage),
         "has_active": any(item.active is not None for item in usage),
         "arch": resources.ARCH,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 from pygments import highlight as pygmentize
@@ -17,12 +16,8 @@ from harness.catalog.entries import Technique
 LEXERS = {".cu": "cuda", ".py": "python"}
 SHOWN = 20
 """Lines of an excerpt."""
-AROUND = 4
-"""Lines on either side of what an excerpt has to show."""
 INSIDE = 3
-"""A line of a function tells as much as this many declarations beside it."""
-REWRITTEN = 0.4
-"""From this share of new lines of code on a file is another one, and an excerpt only a part of the change."""
+"""A new line of a function tells as much as this many declarations beside it."""
 FIRST_PHASE = "// S = Q K^T"
 """The heading where a main loop's work begins."""
 
@@ -51,15 +46,13 @@ class Diff:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Lines `first` to `last` of a CUDA file: the part that differs most from the parent's, which `changed` lines of it
-    do; 0 of the first technique, which has no parent. `is_rewritten`: much of the file differs."""
+    """Lines `first` to `last` of a CUDA file, of which `changed` are new."""
 
     path: str
     first: int
     last: int
     html: Markup
     changed: int
-    is_rewritten: bool
 
 
 def listing(technique: Technique, language: str) -> Listing | None:
@@ -96,57 +89,37 @@ def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
 
 
 def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
-    """About twenty lines of the CUDA kernel: those around the most new ones, of the first technique its main loop. None
-    where the kernel is the parent's."""
+    """About twenty lines of the CUDA kernel: those with the most new lines of code, of the first technique its main
+    loop. None where the kernel is the parent's."""
     program = _program(technique, "cuda")
     path = sources.kernel_file("cuda", program.path)
     lines = path.read_text().splitlines()
+    new: dict[int, int] = {}
     if parent is None:
         first = next((place for place, line in enumerate(lines) if line.strip() == FIRST_PHASE), 0)
-        return _excerpt(path, lines, first, [], is_rewritten=False)
-    before = sources.kernel_file("cuda", _program(parent, "cuda").path)
-    if before == path:
-        return None
-    weights = _new(before.read_text().splitlines(), lines)
-    is_rewritten = sum(map(bool, weights)) > REWRITTEN * sum(map(_is_code, lines))
-    return _excerpt(path, lines, _fullest(weights, lines, program.shows), weights, is_rewritten=is_rewritten)
-
-
-def _excerpt(path: Path, lines: list[str], first: int, weights: list[int], *, is_rewritten: bool) -> Excerpt:
-    filled = [place for place in range(first, min(first + SHOWN, len(lines))) if lines[place].strip()]
-    first, end = filled[0], filled[-1] + 1  # no empty line at either end
-    new = tuple(place for place, weight in enumerate(weights[first:end], 1) if weight)
+    else:
+        before = sources.kernel_file("cuda", _program(parent, "cuda").path)
+        if before == path:
+            return None
+        matcher = difflib.SequenceMatcher(None, before.read_text().splitlines(), lines, autojunk=False)
+        changed = [range(start, end) for what, *_, start, end in matcher.get_opcodes() if what != "equal"]
+        code = [place for places in changed for place in places if _is_code(lines[place])]
+        new = {place: INSIDE if lines[place].startswith(" ") else 1 for place in code}
+        places = range(max(1, len(lines) - SHOWN + 1))
+        first = max(places, key=lambda place: sum(new.get(line, 0) for line in range(place, place + SHOWN)))
+        held = [place for place in new if program.shows and program.shows in lines[place]]
+        if held:  # the registry names a line that tells the technique
+            first = min(max(0, min(held) - SHOWN // 2), places[-1])
+    shown = [place for place in range(first, min(first + SHOWN, len(lines))) if lines[place].strip()]
+    first, last = shown[0], shown[-1]  # no empty line at either end
+    marked = tuple(place - first + 1 for place in sorted(new) if first <= place <= last)
     return Excerpt(
         path.relative_to(sources.ROOT).as_posix(),
         first + 1,
-        end,
-        highlighted("\n".join(lines[first:end]), LEXERS[path.suffix], new),
-        len(new),
-        is_rewritten,
+        last + 1,
+        highlighted("\n".join(lines[first : last + 1]), LEXERS[path.suffix], marked),
+        len(marked),
     )
-
-
-def _fullest(weights: list[int], lines: list[str], shows: str) -> int:
-    """Where SHOWN lines begin that differ most, the middle one of equal places. With `shows` the first new
-    line that says this, and some lines around it, are among those shown."""
-    places = range(max(1, len(lines) - SHOWN + 1))
-    if shows:
-        held = next(place for place, line in enumerate(lines) if shows in line and weights[place])
-        places = range(max(0, held - SHOWN + AROUND), min(held - AROUND + 1, places.stop))
-    sums = [sum(weights[first : first + SHOWN]) for first in places]
-    best = sums.index(max(sums))
-    even = next((place for place in range(best, len(sums)) if sums[place] != sums[best]), len(sums)) - best
-    return places[best + even // 2]
-
-
-def _new(old: list[str], new: list[str]) -> list[int]:
-    """What each line of a file tells of its difference from another: 0 for a line that both have, and for a comment."""
-    weights = [0] * len(new)
-    for what, _, _, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for place in range(start, end):
-            if what != "equal" and _is_code(new[place]):
-                weights[place] = INSIDE if new[place].startswith(" ") else 1
-    return weights
 
 
 def _is_code(line: str) -> bool:
@@ -169,9 +142,5 @@ def style() -> str:
 
 def highlighted(text: str, lexer: str, marked: tuple[int, ...] = ()) -> Markup:
     """`text` in the language that pygments calls `lexer`, for a <pre class="code">. `marked`: lines, from 1 on."""
-    return Markup(_html(text, lexer, marked))
-
-
-def _html(text: str, lexer: str, marked: tuple[int, ...]) -> str:
     formatter = HtmlFormatter(nowrap=True, hl_lines=marked)
-    return pygmentize(text, get_lexer_by_name(lexer, stripnl=False), formatter)
+    return Markup(pygmentize(text, get_lexer_by_name(lexer, stripnl=False), formatter))

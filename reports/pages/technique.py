@@ -105,8 +105,6 @@ def page(
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
         "parents": parents,
         "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
-        "library_orders": resources.library_orders(which),
-        "same_code": same_code(datasets, which),
         "uninspected": [backend for backend in written if backend not in inspected],
         "counters": counters_of(datasets, which, parent),
         "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
@@ -194,15 +192,6 @@ def _first_code(
 ) -> Row | None:
     rows = (row for data in datasets for row in data.codes(which.name, backend, arch, head_dim)) if which else ()
     return next(iter(rows), None)
-
-
-def same_code(datasets: Sequence[Dataset], which: Technique) -> list[bool]:
-    """Of the kernels that were compiled here as recorded ones were: whether the instructions are the same."""
-    rows: dict[bool, list[Row]] = {True: [], False: []}
-    for dataset in datasets:
-        for backend in SERIES:
-            rows[dataset.recorded] += dataset.codes(which.name, backend)
-    return [same for _, same in results.same_code(rows[False], rows[True])]
 
 
 def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:

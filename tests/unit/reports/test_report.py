@@ -35,7 +35,7 @@ from reports.facts.comparisons import GRID
 from reports.facts.scores import GRID as GRID_SCORE
 from reports.pages import common, downloads, prose
 from reports.pages.common import loaded
-from reports.pages.technique import LINKED, same_code, side_by_side
+from reports.pages.technique import LINKED, side_by_side
 from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import lines, rendered, texts
@@ -700,16 +700,6 @@ def test_kernels_timed_under_load_alone_stand_beside_the_same_that_were_timed_co
     assert "In 0 of these 1 sustained timings the driver said that power held the clock down." in table
     alone = rendered("experiment.html", common.experiment(dataset([*rows[:1], rows[2]]), "hopper_sustained"))
     assert "Cool and under load" not in alone
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_machine_code_that_was_compiled_here_is_held_against_the_recorded(same: bool) -> None:
-    code = next(row for row in synthetic.rows() if row["kind"] == "code" and row["technique"] == "scalar")
-    recorded = code | {"kind": "gate", "on": "gpu", "code": code["code"] | {"sass_sha256": "a"}}
-    computed = code | {"code": code["code"] | {"sass_sha256": "a" if same else "b"}}
-    both = [Dataset("a CPU", False, [computed], synthetic.hashes()), dataset([recorded])]
-    assert same_code(both, techniques.get("scalar")) == [same]
-    assert same_code(both[:1], techniques.get("scalar")) == []
 
 
 def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:

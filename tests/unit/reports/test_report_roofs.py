@@ -128,8 +128,8 @@ def grid_entry(*timed: Row) -> dict[str, Any]:
     return {"experiment": facts.KERNEL_EXPERIMENT, "ours": "cuda", "cells": cells}
 
 
-def test_a_cell_of_the_grid_has_a_limit_and_the_bare_loop_beside_it() -> None:
-    """Both at the clock of the timing that the cell is of, not of another one of the same kernel."""
+def test_a_cell_of_the_grid_has_a_limit_beside_it() -> None:
+    """At the clock of the timing that the cell is of, not of another one of the same kernel."""
     unread, slower = flagship(4096, 700), flagship(16_384, 750)
     del unread["clock_ghz"]
     newer = flagship(16_384, 751, time="2031-01-01T00:00:00Z", clock_ghz=[1.9], group="h")
@@ -137,11 +137,6 @@ def test_a_cell_of_the_grid_has_a_limit_and_the_bare_loop_beside_it() -> None:
     multiprocessors = synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"]
     peak = pytest.approx(PEAK * 1.7 * multiprocessors / 1e3)
     assert [cell["products"] for cell in found["cells"]] == [None, peak]
-    assert [cell["bare_loop"] for cell in found["cells"]] == [
-        710.0,  # the roof's own, of a clock that nobody read
-        pytest.approx(0.75 * PEAK * 1.7 * multiprocessors / 1e3),
-    ]
-    assert found["loops"] == [(64, 192, 128), (128, 128, 128)]
     assert found["borrowed"] == {}
     assert scores.beside_roofs(dataset([slower]), grid_entry(slower)) == {}
 
@@ -155,7 +150,6 @@ def test_a_head_dim_without_roofs_has_the_limit_of_another_and_says_so() -> None
     (cell,) = found["cells"]
     assert found["borrowed"] == {256: 128}
     assert cell["products"] == pytest.approx(PEAK * 1.7 * synthetic.ENVIRONMENT["details"]["gpu"]["sm_count"] / 1e3)
-    assert cell["bare_loop"] is None
     shown = {**cell, "value": 1.1, "interval": None, "theirs": 636.0, "ours_is": "x"}
     text = of_cells({**grid_entry(row), **found, "name": scores.GRID, "cells": [shown]})
     assert "(for head_dim 256, where it measured none, those of head_dim 128)" in text
