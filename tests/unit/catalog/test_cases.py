@@ -34,6 +34,7 @@ def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_tw
     assert [problem.seq_q for problem in stored] == [512, 1024, 2048, 4096]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h200", None])
 def test_an_experiment_of_gates_checks_every_twin_that_takes_the_problem_at_some_tile(gpu: str | None) -> None:
     """Core Triton and Gluon decline reference tiles of 192 queries or 80 keys."""

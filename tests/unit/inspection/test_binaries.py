@@ -30,6 +30,7 @@ def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> tuple
     return done.exit_code, done.output
 
 
+@pytest.mark.slow
 def test_kernels_with_wgmma_in_a_softmax_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = function("attend", LOOP) + function("copy", ["LDG.E R0, desc[UR4][R2.64]"])
     code, said = reading(tmp_path, monkeypatch, text)

@@ -212,6 +212,7 @@ def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     assert diary.read_text() == "xxx", "what was interrupted is run again"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gpu_here")
 def test_a_planted_bug_must_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = check("memcheck", "rows_padded_by_four_bytes")
@@ -257,6 +258,7 @@ def test_without_the_tool_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: py
     assert "CUDA toolkit" in row["reason"]
 
 
+@pytest.mark.slow
 def test_the_tool_launches_the_kernel_itself(tmp_path: Path) -> None:
     """The program behind the tool is the real one; without a driver it says so."""
     tool = fake_tool(tmp_path, "sys.exit(subprocess.run(program).returncode)\n")
@@ -325,6 +327,7 @@ def test_a_program_is_launched_once_for_all_its_names() -> None:
     assert ("xor_swizzle", "large_tile") not in names  # another tile
 
 
+@pytest.mark.slow
 def test_every_planted_bug_applies(tmp_path: Path) -> None:
     checks = sanitizer.planted(sanitizer.OPTIONS)
     assert {check.tool for check in checks} == set(sanitizer.OPTIONS)

@@ -29,6 +29,7 @@ H200 = {
 }
 
 
+@pytest.mark.slow
 def test_describes_software_toolchain_and_checkout() -> None:
     described = environment.describe(["twinkernels", "run", str(ROOT / "x.py")])
     assert described["software"]["torch"]

@@ -53,6 +53,7 @@ def _runs(pid: str) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.slow
 def test_each_failure_costs_its_own_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]  # the deadline passes when all others have answered
     monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: clock[0]))

@@ -18,12 +18,14 @@ def find(findings: list[doctor.Finding], name: str) -> doctor.Finding:
     return next(finding for finding in findings if finding.name == name)
 
 
+@pytest.mark.slow
 def test_every_missing_thing_says_how_to_get_it() -> None:
     for finding in doctor.examine():
         assert finding.purpose
         assert finding.remedy or finding.found
 
 
+@pytest.mark.slow
 def test_this_machine_can_make_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main(as_json=True) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -31,6 +33,7 @@ def test_this_machine_can_make_the_report(capsys: pytest.CaptureFixture[str]) ->
     assert {"torch", "triton", "nvcc", "g++", "GPU", "FlexAttention"} <= {row["name"] for row in answer["findings"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("harness.setup.doctor",), ("harness", "doctor")])
 def test_a_bare_python_can_run_it(words: tuple[str, ...]) -> None:
     done = subprocess.run([sys.executable, "-S", "-m", *words], cwd=CHECKOUT, capture_output=True, text=True)

@@ -44,6 +44,7 @@ def test_clean_all_lists_what_it_removes(checkout: Path) -> None:
     assert (checkout / "reports/recorded/h200/attention/ladder/run.jsonl.xz").exists()
 
 
+@pytest.mark.slow
 def test_caches_of_the_report_stay_inside_the_folder(tmp_path: Path) -> None:
     variables = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
     code = "import reports.draw.style, matplotlib; print(matplotlib.get_configdir(), matplotlib.get_cachedir())"

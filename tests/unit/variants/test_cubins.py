@@ -329,6 +329,7 @@ def test_a_cubin_that_cannot_be_used_is_a_row_with_the_reason_and_the_command(
     assert str(caught.value).endswith(f": {REMEDY}")
 
 
+@pytest.mark.slow
 def test_where_no_gpu_is_the_row_says_what_can_be_done_here(tmp_path: Path) -> None:
     rows = runner.run(load_experiment("hopper_versions"), on="cpu", path=tmp_path / "rows.jsonl", selected=[CASE])
     (row,) = [row for row in rows if row["kind"] == "gate"]

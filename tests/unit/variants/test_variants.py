@@ -75,6 +75,7 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
             variant.launch(other, {"scale": problem.scale, "causal": False})
 
 
+@pytest.mark.slow
 def test_a_kernel_that_triton_had_knows_what_compiling_it_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two techniques of one program share a compiled kernel: the second one is not compiled, and no listener hears."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
