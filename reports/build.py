@@ -24,7 +24,7 @@ from harness.catalog import sources
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
-from harness.rows import intervals, reading, results
+from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers
@@ -258,7 +258,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "title_of": title,
         "question_of": question,
         "score_of": score_title,
-        "interval_of": intervals.described,
+        "interval_of": stats.describe,
         "roofs": roofs.PATH,
         "published": [one for one in map(catalog.article, catalog.about_articles()) if one.l2_hit_rates],
         "l2_orders": resources.L2_ORDERS,

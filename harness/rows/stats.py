@@ -187,6 +187,10 @@ class Timings:
         """The logarithm of the speed of one program over another's; None where no group timed both."""
         return self.estimate({ours: 1.0, theirs: -1.0})
 
+    def speeds(self, program: str) -> list[float]:
+        """The median speed of each timing of a program."""
+        return [math.exp(speed) for speed in self._speeds.get(program, {}).values()]
+
     def boards(self, programs: Iterable[str]) -> list[str]:
         """The boards on which one group timed all these programs."""
         return sorted({board for group in self._groups(programs) if (board := self._places[group][0])})

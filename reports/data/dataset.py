@@ -20,12 +20,9 @@ from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.operators.attention import tiles
 from harness.operators.attention.problem import ANCHOR, Problem
-from harness.rows import frame, intervals, reading, scorecard
-from harness.rows.intervals import Interval, Intervals
-from harness.rows.noise import Timings
+from harness.rows import frame, reading, scorecard, stats
 
 Kind = Literal["measured", "same_program", "earlier", "hole"]
-Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 Chosen = Mapping[tuple[str, str, str], Tile]
 """(technique, backend, cell of the tile table) -> the committed best tile."""
 Tried = Mapping[tuple[str, str, str], int]
@@ -155,19 +152,19 @@ class Point:
 @dataclass(frozen=True)
 class Ratio:
     """Speed over speed, the mean over the processes that timed both in one group. `low` and `high` bound it where these
-    are enough, else they are the value. `linked`: over the anchors of two groups, because no group has both. `pair`:
-    the two rows."""
+    are enough, else they are the value. `linked`: over the anchors of two groups, because no group has both.
+    `estimate`: its logarithm, where it is not linked."""
 
     value: float
     low: float
     high: float
     processes: int
     linked: bool
-    pair: Pair | None = field(default=None, compare=False)
+    estimate: stats.Estimate | None = field(default=None, compare=False)
 
     @property
     def has_interval(self) -> bool:
-        return self.processes >= intervals.FEWEST and not self.linked
+        return self.processes >= stats.FEWEST and not self.linked
 
 
 def quartiles(row: Row) -> tuple[float, float, float]:
@@ -244,7 +241,7 @@ class Dataset:
 
     def table(self, kind: str) -> pandas.DataFrame:
         """The rows of a kind as harness.rows.frame has them."""
-        return self._tables[kind]
+        return self._tables[kind] if kind in self._tables else frame.table(kind, [])
 
     def _lines(self, kind: str) -> list[Row]:
         return lines(kind, self._tables[kind]) if kind in self._tables else []
@@ -277,9 +274,9 @@ class Dataset:
         return [row for name, row in latest.items() if freshest[name[0]] is row or row.get("group") in groups]
 
     @cached_property
-    def intervals(self) -> Intervals:
-        """Of ratios between rows, over the processes and boards that timed both."""
-        return Intervals(Timings(self.raw))
+    def programs(self) -> stats.Timings:
+        """Estimates over every process that timed a program."""
+        return stats.Timings(self.table("timing"))
 
     @cached_property
     def scores(self) -> list[dict[str, Any]]:
@@ -506,11 +503,10 @@ class Dataset:
         with `replicas` those of any timing of these programs. None where that fails too, or one does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
-        pair = self.met(ours.row, theirs.row)
-        if pair and (found := self.intervals.ratio(*pair)).processes:
+        if found := self.programs.ratio(ours.row.program, theirs.row.program):
             mean, between = math.exp(found.value), found.interval
             low, high = (mean if bound is None else bound for bound in (between.low, between.high))
-            return Ratio(mean, low, high, found.processes, linked=False, pair=pair)
+            return Ratio(mean, low, high, found.processes, linked=False, estimate=found)
         pairs = [(ours.row, theirs.row)]
         if replicas:
             usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
@@ -519,20 +515,11 @@ class Dataset:
         over = next((value for value in (self.linked(*pair) for pair in pairs) if value is not None), None)
         return None if over is None else Ratio(over, over, over, 0, linked=True)
 
-    def met(self, ours: Row, theirs: Row) -> Pair | None:
-        """Two rows of one group: these, or else the newest of the same two programs."""
-        if reading.same_group(ours, theirs):
-            return ours, theirs
-        pairs = product(self.intervals.timings(ours), self.intervals.timings(theirs))
-        return max(
-            filter(lambda pair: reading.same_group(*pair), pairs), key=lambda pair: pair[0]["time"], default=None
-        )
-
-    def mean_interval(self, ratios: Iterable[Ratio]) -> Interval | None:
+    def mean_interval(self, ratios: Iterable[Ratio]) -> stats.Interval | None:
         """The interval of the geometric mean of ratios; None where one of them went over anchors."""
-        pairs = [ratio.pair for ratio in ratios]
-        met = [pair for pair in pairs if pair]
-        return self.intervals.mean(met) if met and len(met) == len(pairs) else None
+        estimates = [ratio.estimate for ratio in ratios]
+        known = [estimate for estimate in estimates if estimate]
+        return stats.mean(known).interval if known and len(known) == len(estimates) else None
 
     def gain(
         self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False

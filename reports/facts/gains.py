@@ -12,7 +12,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
 from harness.operators.attention.problem import Problem
-from harness.rows.intervals import Interval
+from harness.rows.stats import Interval
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LABELS
 from reports.data.titles import title

@@ -12,7 +12,7 @@ from typing import Any
 from harness.catalog.techniques import SERIES
 from harness.operators.attention.problem import Problem
 from harness.operators.attention.promises import promises
-from harness.rows import compare, intervals, reading, stats
+from harness.rows import compare, reading, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import score_title
@@ -122,6 +122,8 @@ def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Lin
 
 def _judged(data: Dataset, runs: Mapping[Cell, Sequence[Sequence[Row]]]) -> dict[Cell, compare.Verdict]:
     """What compare says of the last two runs of each cell."""
+    if not runs:
+        return {}
     timing = data.table("timing")
     around = stats.measured(timing)
     keys = list(zip(around.environment, around["group"], around.case, around["mode"], strict=True))
@@ -152,5 +154,5 @@ def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict
 def _runs(data: Dataset, rows: Iterable[Row]) -> list[list[Row]]:
     """The timings of one cell that have an anchor, run by run; a run may have several processes, of one program."""
     anchored = [row for row in rows if data.over_anchor(row)]
-    found = grouped(anchored, lambda row: intervals.process(row)[1]).values()
+    found = grouped(anchored, lambda row: reading.process(row)[1]).values()
     return [[row for row in run if row["source_sha256"] == run[-1]["source_sha256"]] for run in found]

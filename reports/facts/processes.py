@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.operators.attention.problem import Problem
-from harness.rows import intervals, reading
+from harness.rows import stats
 from reports.data.dataset import Dataset, Point, Ratio
 
-LEAST = intervals.FEWEST
+LEAST = stats.FEWEST
 """Processes from which on an interval is told."""
 
 
@@ -39,9 +38,8 @@ def speed(data: Dataset, point: Point) -> Speed | None:
     """None where the point has no number."""
     if not point.row or not point.counts:
         return None
-    met = data.intervals.estimate([(point.row, 1.0)])
+    met = data.programs.estimate({point.row.program: 1.0})
     if met is None:
         return None
-    mean = Problem.from_dict(point.row["problem"]).tflops(math.exp(-met.value))
-    values = [reading.tflops(row) for row in data.intervals.timings(point.row)]
-    return Speed(mean, min(values), max(values), met.processes)
+    values = data.programs.speeds(point.row.program)
+    return Speed(math.exp(met.value), min(values), max(values), met.processes)

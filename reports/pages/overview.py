@@ -8,7 +8,7 @@ from typing import Any
 from harness.catalog import experiments
 from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
 from harness.expressibility.verdicts import files_of
-from harness.rows import noise
+from harness.rows import stats
 from reports.data.dataset import Dataset
 from reports.data.titles import THEMES, theme
 from reports.facts import answer, history, matrix
@@ -50,11 +50,9 @@ def published(data: Dataset) -> dict[str, Any]:
 
 
 def regressions(data: Dataset) -> dict[str, Any]:
-    """How headline cells moved from run to run; from recorded replicates, by how much they may where nothing changed,
-    and what verdicts are worth."""
-    timings = noise.Timings(data.raw if data.recorded else ())
-    pairs = noise.replicates(timings)
-    between_boards = noise.noise(pairs, one_board=False).ratio
+    """How headline cells moved from run to run, and how far they move although nothing changed."""
+    pairs = stats.pairs(data.table("timing")) if data.recorded and data.rows else None
+    limits = None if pairs is None else stats.limits(pairs, one_board=False)
     found = history.sections(data)
     each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
     table = [
@@ -76,10 +74,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
     return {
         "sections": found,
         "unedited": [one for one in each if one.verdict and not one.edited],
-        "noise": between_boards,
-        "trials": noise.trial(pairs),
-        "gaps": timings.gaps,
-        "shortest_ms": timings.shortest_ms(one_board=False),
+        "noise": limits and limits.ratio,
         "files": [downloads.Download("regressions", table, rows)] if table else [],
     }
 
