@@ -22,12 +22,11 @@ from markupsafe import Markup
 from harness.catalog import experiments as catalog
 from harness.catalog import sources
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
-from reports.data.loading import load, of_compilers
+from reports.data.loading import TABLES, load, of_compilers
 from reports.data.names import cell_title, label, score_title
 from reports.data.questions import question
 from reports.data.titles import title
@@ -86,7 +85,7 @@ def build(
     recorded: Path = ROOT / "recorded",
     runs: Iterable[Path] | None = None,
     hashes: reading.Hashes | None = None,
-    tables: Path = tiles.FOLDER,
+    tables: Path = TABLES,
     progress: Progress | None = None,
     only: Collection[str] = (),
 ) -> Path:
@@ -121,7 +120,7 @@ class Site:
         recorded: Path,
         runs: Sequence[Path],
         hashes: reading.Hashes | None = None,
-        tables: Path = tiles.FOLDER,
+        tables: Path = TABLES,
         only: Collection[str] = (),
     ) -> None:
         self.datasets = load(recorded, runs, hashes, tables)

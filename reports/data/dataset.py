@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 import pandas
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique, Tile
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import ANCHOR, Problem
 from harness.rows import frame, reading, scorecard, stats
 

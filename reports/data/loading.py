@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.operators.attention import tiles
+from harness import operators
+from harness.catalog import tiles
 from harness.rows import frame, results
 from harness.rows.reading import Hashes
 from reports.data.dataset import KINDS, Dataset, Row, about, lines
@@ -22,10 +23,11 @@ CELL = (
 )
 """Columns that make two rows the same measurement."""
 
+TABLES = tiles.folder(operators.FIRST)
+"""Where the tiles that `tune` chose are."""
 
-def load(
-    recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None, tables: Path = tiles.FOLDER
-) -> list[Dataset]:
+
+def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None, tables: Path = TABLES) -> list[Dataset]:
     """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one with most timings that
     count comes first, of equals the fresh one. A fresh row that was recorded since, or replaced by a recorded one, is
     left out. `tables`: the folder of the tiles chosen for each GPU."""

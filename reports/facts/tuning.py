@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import SERIES
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row

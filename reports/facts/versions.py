@@ -10,8 +10,8 @@ from itertools import product
 from harness.catalog import techniques
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import AS_CUBINS, RELEASES
+from harness.catalog.tiles import compared_with, pick
 from harness.operators.attention.problem import Problem
-from harness.operators.attention.tiles import compared_with, pick
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 from reports.data.names import label

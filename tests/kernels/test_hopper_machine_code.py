@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, origin
 from harness.catalog.entries import Tile
 from harness.inspection.survey import MEASURED, Cell
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from tests.support import proven
 
@@ -64,7 +63,7 @@ def after_pinned(*tiles: tuple[int, Tile | None]) -> list[Any]:
 def committed() -> list[Cell]:
     """Every rung at its reference tile and at those of the tables, each program once."""
     found: dict[Any, Cell] = {}
-    tables = [path.stem for path in tiles.FOLDER.glob("*.toml")]
+    tables = [path.stem for path in tiles.folder("attention").glob("*.toml")]
     for rung, head_dim, causal in product(RUNGS, (64, 128, 256), MASKS.values()):
         case, _ = cell(rung.name, head_dim, causal)
         problems = [replace(case.problem, seq_q=length, seq_kv=length) for length in LENGTHS]
@@ -213,10 +212,10 @@ def test_what_was_edited_is_compiled_again(tmp_path: Path, monkeypatch: pytest.M
 
 def test_every_tile_of_the_tables_is_among_them() -> None:
     names, problem = {rung.name for rung in RUNGS}, COMMITTED[0][0].problem
-    read = [one for path in tiles.FOLDER.glob("*.toml") for one in tiles.read(path)]
+    read = [one for path in tiles.folder("attention").glob("*.toml") for one in tiles.read(path)]
     mine = [one for one in read if one.backend == "cuda" and one.technique in names]
     assert {"flagship", "wgmma"} <= {one.technique for one in mine}
-    held = {(origin(case), tiles.cell(case.problem), case.tile) for case, _ in COMMITTED}
+    held = {(origin(case), case.problem.cells[-1], case.tile) for case, _ in COMMITTED}
     for one in mine:
         program = origin(Case("inspect", one.technique, "cuda", problem, one.tile))
         assert (program, "-".join(one.cell.split("-")[:2]), one.tile) in held, one

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import cases, sources, techniques
+from harness.catalog import cases, sources, techniques, tiles
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.expressibility import programs
 from harness.expressibility.claims import RELEASES
-from harness.operators.attention import tiles
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem

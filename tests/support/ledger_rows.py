@@ -13,10 +13,10 @@ from harness.catalog import experiments
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import get, unsupported
+from harness.catalog.tiles import best_tile
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.problem import Problem
-from harness.operators.attention.tiles import best_tile
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from harness.catalog import tiles
 from harness.catalog.entries import Tile
-from harness.operators.attention import tiles
 from harness.operators.attention.api import FLAGSHIP
 
 
 def tuned() -> list[tuple[int, bool, Tile]]:
     """(head_dim, causal, tile) of the kernels that the tables choose for `flash_attention`."""
     found = set()
-    for path in tiles.FOLDER.glob("*.toml"):
+    for path in tiles.folder("attention").glob("*.toml"):
         for one in tiles.read(path):
             if (one.technique, one.backend) == (FLAGSHIP.name, "cuda"):
                 head_dim, mask = one.cell.split("-")[:2]

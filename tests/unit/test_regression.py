@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
-from harness.operators.attention import tiles
 from tests.conftest import CHECKOUT
 from tests.regression.conftest import cases
 from tests.support import synthetic_rows as synthetic

@@ -9,11 +9,11 @@ import pytest
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
+from harness.catalog.tiles import best_tile
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import TERMS, WAYS, Term
-from harness.operators.attention.tiles import best_tile
 
 PROOFS = {proof.name: claim for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 ALL = [term for way in WAYS.values() for term in way]

@@ -27,7 +27,6 @@ from harness.machine import environment
 from harness.machine.terminal import Plain
 from harness.measure import effort
 from harness.measure.fleet import Work
-from harness.operators.attention import tiles
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
@@ -276,9 +275,9 @@ def test_the_report_takes_no_run_that_was_asked_in_passing(monkeypatch: pytest.M
 def test_a_shard_of_tune_has_all_lengths_of_a_head_dim_and_mask() -> None:
     """What a tile is chosen for is the sum over them: each of two halves would choose for itself."""
     problems = Problem.comparison_grid((512, 1024))
-    shards = [options.part(problems, shard, together=tiles.cell) for shard in ("1/2", "2/2")]
+    shards = [options.part(problems, shard, together=lambda problem: problem.cells[-1]) for shard in ("1/2", "2/2")]
     assert sorted(problem for shard in shards for problem in shard) == sorted(problems)
-    cells = [{tiles.cell(problem) for problem in shard} for shard in shards]
+    cells = [{problem.cells[-1] for problem in shard} for shard in shards]
     assert [len(shard) for shard in shards] == [6, 6]
     assert not cells[0] & cells[1]
 
@@ -1095,5 +1094,5 @@ def test_no_problem_of_a_check_on_a_cpu_is_long() -> None:
     assert max(map(effort.launch_seconds, of_experiment(small))) < 2
     for slug in ("b4-h16-n4096-d128-bf16-causal", "b1-h8k8-q16k65536-d64-fp16-full", "b2-h6k2-q300k200-d64-fp16-full"):
         problem = Problem.parse(slug)
-        assert Case("x", "scalar", "cuda", effort.smaller(problem), None).problem.flops < 1e9
-        assert effort.smaller(effort.smaller(problem)) == effort.smaller(problem)
+        assert Case("x", "scalar", "cuda", problem.smaller, None).problem.flops < 1e9
+        assert problem.smaller.smaller == problem.smaller

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from harness import variants
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools
-from harness.operators.attention import tiles
 from harness.operators.attention.inspected import SANITIZED
 from harness.rows import record, results
 from harness.setup import doctor
@@ -296,7 +295,9 @@ def descends(name: str, ancestor: str) -> bool:
 
 def test_persistent_kernels_are_checked_where_blocks_go_on_to_another_tile() -> None:
     """At every tile that the ladder's CUDA kernels are measured at, and on no other kernel: such problems take long."""
-    committed = [one for path in tiles.FOLDER.glob("*.toml") for one in tiles.read(path) if one.backend == "cuda"]
+    committed = [
+        one for path in tiles.folder("attention").glob("*.toml") for one in tiles.read(path) if one.backend == "cuda"
+    ]
     rungs = [technique for technique in techniques.TECHNIQUES if technique.ladder == "hopper"]
     names = {rung.name for rung in rungs}
 

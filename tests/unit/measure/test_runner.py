@@ -20,13 +20,12 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment, Technique, Tile
 from harness.machine import environment
 from harness.measure import runner, service, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
@@ -519,9 +518,9 @@ def test_declined_cases_are_rows_too(tmp_path: Path) -> None:
 
 
 def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     best = {"right": TILE, "right_too": Tile(16, 32)}
-    table = [tiles.Selection(name, "cuda", tiles.cell(PROBLEM), tile, 2, "a-tune") for name, tile in best.items()]
+    table = [tiles.Selection(name, "cuda", PROBLEM.cells[-1], tile, 2, "a-tune") for name, tile in best.items()]
     tiles.update(tmp_path / "h200.toml", table)
     found = of_experiment(experiment(*best, tiles=("reference", "best")), "h200")
     assert [(case.technique, case.tile) for case in found] == [
@@ -532,11 +531,11 @@ def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.Monke
 
 
 def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
     monkeypatch.setattr(environment, "describe", lambda: described)
     slower = Tile(16, 40)
-    tiles.update(tmp_path / "h200.toml", [tiles.Selection("paced", "cuda", tiles.cell(PROBLEM), slower, 2, "a-tune")])
+    tiles.update(tmp_path / "h200.toml", [tiles.Selection("paced", "cuda", PROBLEM.cells[-1], slower, 2, "a-tune")])
     what = experiment("paced", peers=("sdpa_cudnn",), tiles=("reference", "best"))
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",))
     final = [row for row in rows if row["kind"] == "timing" and row["details"].get("final")]

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Limit, Technique, Tile
 from harness.machine import environment
 from harness.measure import tune
 from harness.measure.worker import Deadlines
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import results
 from tests.support import fake_kernels
@@ -58,7 +57,7 @@ def test_lengths_of_several_classes_get_tiles_of_their_own(tmp_path: Path, monke
     cells = {"d64-causal": GRID[1], "d64-causal-long": GRID[1], "d64-causal-short": GRID[0]}
     assert {one.cell: one.tile for one in found} == cells
     tiles.update(tmp_path / "h200.toml", found)
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     chosen = [tiles.best_tile("scalar", "cuda", problem, "h200") for problem in (short, middle, long)]
     assert chosen == [GRID[0], GRID[1], GRID[1]]
     # A run of one class replaces that class where there is one, else the entry for all.
@@ -95,7 +94,7 @@ def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, mo
         "d128-full = { block_m = 64, block_n = 128, stages = 2, warps = 8, extra = { num_ctas = 2 }, "
         'tried = 12, run = "a-tune" }\n'
     )
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     assert tiles.best_tile("scalar", "cuda", PROBLEM, "h200") == GRID[1]
     assert tiles.best_tile("scalar", "triton", PROBLEM, "h200") is None
     assert tiles.best_tile("scalar", "cuda", PROBLEM, "a100") is None
@@ -111,7 +110,7 @@ def test_a_tile_of_its_own_comes_before_that_of_the_series_compared_with(
     ]
     own = tiles.Selection("scalar", "tlx@3.8.0", "d64-causal", GRID[1], 3, "b-tune")
     tiles.update(path, gluon)
-    monkeypatch.setattr(tiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     others = ("gluon", "gluon@3.9.0", "tlx@3.8.0")
     assert [tiles.best_tile("scalar", backend, PROBLEM, "h200") for backend in others] == [GRID[0]] * 3
     tiles.update(path, [own])
@@ -125,7 +124,7 @@ def test_several_processes_may_write_one_table(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
 import sys
-from harness.operators.attention import tiles
+from harness.catalog import tiles
 for number in range(20):
     tile = tiles.Tile(16, 16)
     tiles.update(Path({str(path)!r}), [tiles.Selection(f"t{{sys.argv[1]}}", "cuda", f"d{{number}}-full", tile, 1, "x")])
@@ -143,7 +142,7 @@ def test_an_unreadable_entry_is_named(tmp_path: Path) -> None:
 
 
 def test_the_committed_tables_are_readable() -> None:
-    for path in tiles.FOLDER.glob("*.toml"):
+    for path in tiles.folder("attention").glob("*.toml"):
         assert tiles.read(path)
 
 

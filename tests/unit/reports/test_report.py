@@ -18,10 +18,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from experiments.attention import ladder
 from harness.catalog import experiments as catalog
-from harness.catalog import techniques
+from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import LADDERS, TECHNIQUES
-from harness.operators.attention import tiles
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.rows.reading import slug

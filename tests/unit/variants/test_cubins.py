@@ -22,11 +22,11 @@ import pytest
 import torch
 
 from harness.catalog import sources, techniques
+from harness.catalog import tiles as tiles_of
 from harness.catalog.cases import Case, of_experiment, source_sha256
 from harness.catalog.entries import Tile
 from harness.catalog.experiments import load as load_experiment
 from harness.measure import runner
-from harness.operators.attention import tiles as tiles_of
 from harness.operators.attention.problem import Problem
 from harness.variants import (
     LaunchError,
@@ -385,11 +385,11 @@ def test_a_version_has_the_file_the_limits_and_the_tile_of_its_language() -> Non
     cases = of_experiment(load_experiment("hopper_versions"), "h200")
     tiles = {(case.backend, case.problem): case.tile for case in cases if case.technique}
     assert {backend for backend, _ in tiles} == set(load_experiment("hopper_versions").backends)
-    chosen = tiles_of.read(tiles_of.FOLDER / "h200.toml")
+    chosen = tiles_of.read(tiles_of.folder("attention") / "h200.toml")
     tuned = {(one.backend, one.cell): one.tile for one in chosen if one.technique == "flagship" and "@" in one.backend}
     assert {backend for backend, _ in tuned} == {"tlx@3.8.0"}
     for (backend, problem), tile in tiles.items():
-        own = tuned.get((backend, tiles_of.cell_of_length(problem)))
+        own = tuned.get((backend, problem.cells[0]))
         assert tile == (own or tiles[tiles_of.compared_with(backend), problem]) is not None
         assert techniques.unsupported(flagship, backend, problem, tile) is None
 
