@@ -89,7 +89,7 @@ import hashlib
 import json
 import pickle
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,14 +112,16 @@ Column = Callable[[Row], Any]
 
 
 def frame(kind: str, *, root: Path = RECORDED, runs: Iterable[Path] = (), operator: str | None = None) -> Any:
-    """The table of `kind` (one of KINDS): rows recorded below `root`, and those of `runs`, files of fresh rows.
+    """The table of `kind` (one of KINDS): rows recorded below `root`, and those of `runs`, files of fresh rows. A run
+    that was recorded since is not read twice.
 
     One table for each argument is made in a process and shared: never change it in place. Raises ValueError for another
     kind, results.NotRows for a file that holds no rows.
     """
     if kind not in KINDS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(KINDS)}")
-    table = _frame(kind, Path(root), tuple(map(Path, runs)))
+    known = {path.name.partition(".")[0] for path in results.recorded(Path(root))}
+    table = _frame(kind, Path(root), tuple(path for path in map(Path, runs) if path.stem not in known))
     if operator is None or kind == "environment":
         return table
     return table[table.operator == operator]
@@ -147,30 +149,44 @@ def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float | None:
 @cache
 def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] = ()) -> tuple[dict[str, Any], ...]:
     """The rows of a kind and all environments, or all rows, each with `run` (the stem of its file) and `recorded`."""
+    return tuple(_read(kind, (*results.recorded(root), *runs)))
+
+
+def _read(kind: str | None, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     kinds = tuple(results.KINDS) if kind is None else (kind, "environment")
-    found: list[dict[str, Any]] = []
-    for path in (*results.recorded(root), *runs):
+    for path in files:
         recorded = path.name.endswith(results.RECORDED)
         about = {"run": path.name.partition(".")[0], "recorded": recorded}
-        read = results.read(path, None if recorded else schema.check, kinds)
-        found += ({**row, **about} for row in read)
-    return tuple(found)
+        yield from ({**row, **about} for row in results.read(path, None if recorded else schema.check, kinds))
 
 
 @cache
 def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
-    """The table; that of this checkout's rows from the build folder, where the same files made it before: reading it
-    takes a second, making it ten."""
     import pandas
 
-    if root != RECORDED:
-        return table(kind, rows(None if kind == "code" else kind, root, runs))
-    name = _inputs(*filter(Path.is_file, [lock.PATH]), *results.recorded(root), *runs)
-    made = sources.CACHE / "tables" / f"{kind}-{name}.pickle"
+    found = _of_checkout(kind) if root == RECORDED else _made(kind, results.recorded(root))
+    if not runs:
+        return found
+    both = pandas.concat([found, _made(kind, runs)], ignore_index=kind != "environment")
+    return both[~both.index.duplicated()]
+
+
+def _made(kind: str, files: Iterable[Path]) -> pandas.DataFrame:
+    return table(kind, _read(None if kind == "code" else kind, files))
+
+
+@cache
+def _of_checkout(kind: str) -> pandas.DataFrame:
+    """The table of recorded rows, from the build folder where the same files made it before: reading it takes a second,
+    making it ten."""
+    import pandas
+
+    files = results.recorded(RECORDED)
+    made = sources.CACHE / "tables" / f"{kind}-{_inputs(*files)}.pickle"
     with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
         found: pandas.DataFrame = pandas.read_pickle(made)
         return found
-    found = table(kind, rows(None if kind == "code" else kind, root, runs))
+    found = _made(kind, files)
     with contextlib.suppress(OSError):  # a full disk, or a folder of somebody else's
         sources.put(made, pickle.dumps(found))
         for old in sorted(made.parent.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT_TABLES]:
@@ -180,10 +196,11 @@ def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
 
 def _inputs(*files: Path) -> str:
     """Names what a table is made from: the rows, the kernels, which decide which rows are current, and this code."""
-    rooms = ("cuda_kernels", "triton_kernels", "harness")
-    code = (path for room in rooms for path in sorted((sources.ROOT / room).rglob("*")) if path.suffix in SUFFIXES)
+    folders = ("cuda_kernels", "triton_kernels", *(f"harness/{room}" for room in ("rows", "catalog", "operators")))
+    found = (path for folder in folders for path in sorted((sources.ROOT / folder).rglob("*")))
+    code = [path for path in found if path.suffix in SUFFIXES]
     digest = hashlib.sha256()
-    for path in (*code, *files):
+    for path in (*code, *filter(Path.is_file, [lock.PATH]), *files):
         digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:24]
 
@@ -195,13 +212,18 @@ def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
     every = [results.spelled_out(row) for row in every]
     environments = {row["id"]: _environment(row) for row in every if row["kind"] == "environment"}
     if kind == "environment":
-        return pandas.DataFrame(list(environments.values())).set_index("id", drop=False)
+        names = list(_environment({"id": "", "details": {}, "time": ""}))
+        return pandas.DataFrame(list(environments.values()), columns=names).set_index("id", drop=False)
     chosen = [row for row in every if row["kind"] == kind or (kind == "code" and "registers" in row.get("code", ()))]
     columns = {**_COMMON, **_COLUMNS[kind]}
     found = {name: [read(row) for row in chosen] for name, read in columns.items()}
     for name in _OF_ENVIRONMENT:
         found[name] = [environments.get(row.get("environment"), {}).get(name) for row in chosen]
     if kind == "timing":
+        found["usable"] = [
+            current and row["status"] == "passed" and bool(row.get("samples_ms") or row.get("per_clock"))
+            for row, current in zip(chosen, found["current"], strict=True)
+        ]
         found["program"] = [_program(row, environments.get(row.get("environment"), {})) for row in chosen]
     return pandas.DataFrame(_typed(found, pandas))
 
@@ -307,11 +329,6 @@ def _speed(row: Row) -> float | None:
     return reading.tflops(row) if row.get("samples_ms") else None
 
 
-def _usable(row: Row) -> bool:
-    measured = row.get("samples_ms") or row.get("per_clock")
-    return row["status"] == "passed" and bool(measured) and _is_current(row)
-
-
 def _errors(row: Row) -> dict[str, float | None] | None:
     return reading.error_over_yardstick(row) if row.get("numerics") else None
 
@@ -365,7 +382,6 @@ _COLUMNS: dict[str, dict[str, Column]] = {
         "final": _detail("final", False),
         **{name: _detail(name) for name in ("again", "label", "launch_hidden")},
         **{name: _field(name) for name in ("roof", "per_clock", "tflops")},
-        "usable": _usable,
     },
     "gate": {
         "tool": _field("tool"),

@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.rows import frame as frames
 from harness.rows.frame import frame
+from tests.support.row_file import ENVIRONMENT, GATE, OF_KINDS, TIMING, write, write_recorded
 
-pytestmark = pytest.mark.slow
+
+def test_recorded_and_fresh_runs_are_one_table_and_none_is_there_twice(tmp_path: Path) -> None:
+    root, rows = tmp_path / "recorded", [ENVIRONMENT, *OF_KINDS.values()]
+    recorded, fresh = write_recorded(root, rows), write(tmp_path / "fresh.jsonl", [ENVIRONMENT, TIMING, GATE])
+    again = write(tmp_path / f"{recorded.name.partition('.')[0]}.jsonl", rows)
+    found = {kind: frame(kind, root=root, runs=[fresh, again]) for kind in frames.KINDS}
+    assert {kind: len(table) for kind, table in found.items()} == {
+        "timing": 5,
+        "gate": 3,
+        "code": 7,
+        "counters": 2,
+        "proof": 1,
+        "environment": 1,
+    }
+    timing, gate = found["timing"], found["gate"]
+    assert timing.recorded.tolist() == [True] * 4 + [False]
+    assert set(timing.purpose) == {"timing", "tune", "cupti", "roof"}
+    assert timing.gpu.tolist() == ["NVIDIA H200"] * 5
+    assert not timing.usable[timing.technique.notna()].any(), "they are of another source"
+    assert timing.ms[timing.purpose == "timing"].tolist() == [1.05] * 2
+    assert gate.tool.dropna().tolist() == ["racecheck"]
+    assert gate.error.dropna().tolist() == [0.5] * 2
+    assert not gate.covers_all.any()
 
 
+def test_where_nothing_is_recorded_a_table_has_its_columns(tmp_path: Path) -> None:
+    for kind in frames.KINDS:
+        table = frame(kind, root=tmp_path)
+        assert len(table) == 0
+        assert {"gpu", "time"} <= set(table.columns)
+
+
+@pytest.mark.slow
 def test_every_recorded_row_is_in_one_table_of_its_kind() -> None:
     counted = sum(len(frame(kind)) for kind in ("timing", "gate", "counters", "proof"))
     kinds = [row["kind"] for row in frames.rows()]
     assert counted == sum(kind not in ("environment", "code", "fleet", "outputs", "heads", "fp8") for kind in kinds)
 
 
+@pytest.mark.slow
 def test_a_timing_has_its_speed_and_its_machine() -> None:
     timing = frame("timing")
     usable = timing[timing.usable & (timing.purpose == "timing")]
@@ -26,6 +60,7 @@ def test_a_timing_has_its_speed_and_its_machine() -> None:
     assert (usable.technique.isna() == (usable.tile == "")).all()
 
 
+@pytest.mark.slow
 def test_two_timings_compare_where_one_process_interleaved_them() -> None:
     timing = frame("timing")
     hopper = timing[timing.usable & (timing.experiment == "hopper_grid") & (timing.purpose == "timing")]
