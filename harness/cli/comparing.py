@@ -37,7 +37,7 @@ SIGNS = (
 
 
 def scorecard(as_json: AsJson = False) -> None:
-    """The ratios that the project follows, from recorded rows and from fresh ones."""
+    """Show the ratios that the project follows, with intervals, from recorded and fresh rows."""
     from harness.rows import stats
     from harness.rows.frame import frame
     from harness.rows.scorecard import GAP_EXPLAINED
@@ -132,7 +132,7 @@ def history(
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """One cell each time it was recorded: commit, board, time, ratio to its group's anchor."""
+    """Show one cell each time it was recorded: commit, board, time, ratio to its group's anchor."""
     from harness.rows import history as past
 
     require_known("--mode", [mode], MODES)

@@ -34,29 +34,33 @@ Name = Annotated[
 def expressibility(
     name: Name = None,
     triton: Annotated[
-        list[str] | None, typer.Option(help="Compile with this Triton; repeat for several. The installed by default.")
+        list[str] | None, typer.Option(help="Compile with this Triton; repeat for several. Default: the installed one.")
     ] = None,
-    rivals: Annotated[bool, typer.Option("--rivals", help="The second table: CuTe DSL and cuTile.")] = False,
+    rivals: Annotated[bool, typer.Option("--rivals", help="Show CuTe DSL and cuTile.")] = False,
     only_missing: Annotated[
         bool,
-        typer.Option("--missing", help="Only proofs without a current row, in every Triton that is here by default."),
+        typer.Option(
+            "--missing",
+            help="Run only proofs without a current row, by default in every Triton that is here, and write rows.",
+        ),
     ] = False,
-    install: Annotated[bool, typer.Option("--install", help="Download the compilers that are not here.")] = False,
+    install: Annotated[bool, typer.Option("--install", help="Download missing compilers.")] = False,
     diff: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="OLD NEW", help="What changed between two Tritons, from rows.")
+        tuple[str, str] | None,
+        typer.Option(metavar="OLD NEW", help="Show what changed between two Tritons, from rows."),
     ] = None,
     only_recorded: Annotated[
-        bool, typer.Option("--recorded", help="Show what recorded rows prove, and compile nothing.")
+        bool, typer.Option("--recorded", help="Show what recorded rows prove; compile nothing.")
     ] = False,
     newest: Annotated[
         bool, typer.Option("--newest", help="Try every claim in the newest Triton of the package index.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What core Triton, Gluon, TLX and CUDA can say of each technique, proven by compiling. Needs no GPU.
+    """Show what each language can express of each technique, proven by compiling. Needs no GPU.
 
-    With a NAME: what was compiled, what was seen, and what was seen in the control. Without: the whole matrix, or with
-    --rivals what CuTe DSL and cuTile can say of seven questions.
+    With a NAME it shows what was compiled, what was found in it, and what was found in the control. Without one it
+    shows the whole matrix of core Triton, Gluon, TLX and CUDA, or with --rivals that of CuTe DSL and cuTile.
     """
     from harness.expressibility import matrix, survey
     from harness.variants import tritons

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def list_techniques(as_json: AsJson = False) -> None:
-    """Ladders, techniques, ablations and experiments."""
+    """Show the ladders with their techniques, the ablations and the experiments."""
     rows: list[dict[str, Any]] = []
     for technique in techniques.TECHNIQUES:
         parent = techniques.parent(technique)
@@ -104,7 +104,7 @@ def list_techniques(as_json: AsJson = False) -> None:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What is here, what is missing, what it is for, how to get it."""
+    """Check this machine: what is installed, what is missing, what needs it, and how to get it."""
     from harness.setup import doctor as examination
 
     raise typer.Exit(examination.main(as_json))
@@ -115,25 +115,29 @@ def build(
     arch: Arch = None,
     experiment: Annotated[
         str | None,
-        typer.Option(help="What this experiment runs, at its tiles.", autocompletion=completing(catalog.names())),
+        typer.Option(
+            help="Compile what this experiment runs, at its tiles.", autocompletion=completing(catalog.names())
+        ),
     ] = None,
     backends: Backends = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="With --experiment: the tiles that `tune` chose on it, h200; by default on the one here."),
+        typer.Option(help="With --experiment: use the tiles tuned on this GPU, such as h200; default: the GPU here."),
     ] = None,
-    grid: Annotated[bool, typer.Option("--grid", help="Every tile that `tune` tries on these problems.")] = False,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Compile every tile that `tune` tries on these problems.")
+    ] = False,
     problem: Problems = None,
     lock: Annotated[
         bool, typer.Option("--lock", help="What recorded rows measured and has been edited since: kernels.lock.")
     ] = False,
 ) -> None:
-    """Compile both twins ahead of time, in parallel. A broken kernel gives its compiler's message and exit code 1.
+    """Compile kernels ahead of time, in parallel; exit code 1 if one does not compile.
 
-    What `build --experiment` compiled, `run` of that experiment finds in build/.
+    `run` of an experiment uses what `build --experiment` compiled.
 
-    A backend with a version, gluon@3.9.0, is compiled by that Triton (`expressibility --install` has it) to cubins in
-    build/cubins: what a GPU machine with another Triton needs to run it, and with --grid to tune it.
+    A backend with a version, such as gluon@3.9.0, is compiled by that Triton (`expressibility --install` downloads it)
+    into build/cubins. A GPU machine with another Triton needs only these cubins to run it, or with --grid to tune it.
     """
     from harness.inspection import survey
     from harness.machine import environment
@@ -206,27 +210,28 @@ def inspect(
     backends: Backends = None,
     problem: Problems = None,
     arch: Arch = None,
-    ptxas: Annotated[Ptxas | None, typer.Option(help="bundled: Triton's own assembler; shared: nvcc's.")] = None,
-    on: Annotated[
-        On | None, typer.Option("--on", help="cpu: run the CUDA twins here and count; gpu: compile for the one here.")
+    ptxas: Annotated[
+        Ptxas | None, typer.Option(help="Assemble Triton's code by its own ptxas (bundled) or by nvcc's (shared).")
     ] = None,
-    ncu: Annotated[bool, typer.Option("--ncu", help="Launch the twins on the GPU here and count.")] = False,
+    on: Annotated[
+        On | None, typer.Option("--on", help="cpu: run the CUDA kernels here and count; gpu: compile for the GPU here.")
+    ] = None,
+    ncu: Annotated[bool, typer.Option("--ncu", help="Launch the kernels on this GPU under ncu.")] = False,
     tile: Annotated[
         str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Write the rows to reports/runs/, for `record`.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Write rows to reports/runs/, for `record`.")] = False,
     binary: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Instead, the main loops of a library's or cubin's kernels."),
+        typer.Option(exists=True, dir_okay=False, help="Read this library or cubin instead."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Registers, spills, shared memory and instructions of both twins, compiled here; needs no GPU.
+    """Compile kernels here and show registers, spills, shared memory and instructions. Needs no GPU.
 
-    A backend with a version, gluon@3.9.0, is compiled by that Triton, to a cubin that a GPU machine launches (`build`).
-    With --on cpu: bank conflicts, sectors, bytes and executions of every instruction of the CUDA twins, as they run.
-    With --ncu: bank conflicts, cache hit rates, occupancy and registers by the counters of the GPU.
-    With --binary: what of the softmax anybody's kernels with wgmma issue under a product, such as FlashAttention-3's.
+    --on cpu runs the CUDA kernels and counts bank conflicts, sectors, bytes and executions, instruction by instruction.
+    --ncu reads bank conflicts, cache hit rates and occupancy from the GPU's counters.
+    --binary reads the main loops of somebody else's library, and shows what they issue under a product.
     """
     from harness.inspection import survey
 

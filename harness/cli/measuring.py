@@ -67,7 +67,9 @@ def check(
     problem: Problems = None,
     on: Where = None,
     shard: Shard = None,
-    sanitize: Annotated[bool, typer.Option("--sanitize", help="With --on cpu: under ASan and UBSan.")] = False,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="With --on cpu: run the CUDA kernels under ASan and UBSan.")
+    ] = False,
     tile: OwnTile = None,
     operator: OfOperator = None,
     rows_file: Rows = None,
@@ -76,10 +78,10 @@ def check(
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every twin, or a kernel of your own, with the exact result. On a CPU, CUDA kernels run thread by thread,
-    Triton's in its interpreter, other functions on tensors of the CPU.
+    """Check kernels against the exact result: the twins, or your own.
 
-    On a CPU launches take three orders of warps in turn: the plain one and two others.
+    On a CPU, CUDA kernels run thread by thread, in three orders of warps in turn; Triton kernels run in its
+    interpreter, and Python functions on CPU tensors.
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
@@ -169,13 +171,18 @@ def standing(rows: Iterable[Row], kind: str, cases: Sequence[Case], place: str) 
 def sanitize(
     names: Names = None,
     backends: Backends = None,
-    tool: Annotated[list[str] | None, typer.Option(help="memcheck, synccheck, racecheck, initcheck; all four.")] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(help="memcheck, synccheck, racecheck or initcheck; repeat for several. Default: all four."),
+    ] = None,
     tile: Annotated[
         str | None, typer.Option(help="A slug such as 256x64-s3-w8; each technique's reference tile by default.")
     ] = None,
-    planted: Annotated[bool, typer.Option("--planted", help="Do the tools find bugs planted into kernels?")] = False,
+    planted: Annotated[
+        bool, typer.Option("--planted", help="Try whether the tools find bugs planted into kernels.")
+    ] = False,
     jobs: Annotated[
-        int | None, typer.Option(callback=within(1), help="Processes at once; one for each core by default.")
+        int | None, typer.Option(callback=within(1), help="Processes at once; default: one for each core.")
     ] = None,
     shard: Shard = None,
     rows_file: Rows = None,
@@ -183,7 +190,7 @@ def sanitize(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Launch every twin on a GPU under the tools of NVIDIA's compute-sanitizer, in many processes at once."""
+    """Launch kernels on a GPU under NVIDIA's compute-sanitizer, many processes at once."""
     from harness.inspection import sanitizer
     from harness.measure.fleet import Work
 
@@ -223,7 +230,7 @@ def bench(
     peers: Annotated[
         list[str] | None,
         typer.Option(
-            "--peer", help=f"Libraries beside, of {LIBRARIES}.", autocompletion=completing(LIBRARIES.split(", "))
+            "--peer", help=f"Time these libraries too: {LIBRARIES}.", autocompletion=completing(LIBRARIES.split(", "))
         ),
     ] = None,
     tile: Annotated[
@@ -239,10 +246,10 @@ def bench(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Time a few techniques, or a kernel of your own, on a GPU, now. `run` does whole experiments.
+    """Time a few techniques, or a kernel of your own, on this GPU. `run` times whole experiments.
 
-    Beside a kernel of your own are the techniques and libraries that you name; the three fastest recorded techniques
-    where you name none.
+    A kernel of your own is timed beside the techniques and libraries that you name, by default beside the three fastest
+    recorded techniques.
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
@@ -287,23 +294,27 @@ def run(
             metavar="EXPERIMENT", help="A name from `list`.", autocompletion=completing(experiments.names())
         ),
     ],
-    on: Annotated[On | None, typer.Option("--on", help="gpu by default; on cpu nothing is timed.")] = None,
-    backends: Annotated[list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; its own by default.")] = None,
+    on: Annotated[On | None, typer.Option("--on", help="Default: gpu. On a CPU nothing is timed.")] = None,
+    backends: Annotated[
+        list[str] | None, typer.Option("--backend", help=f"Of {SERIES}; default: those of the experiment.")
+    ] = None,
     shard: Shard = None,
-    ptxas: Annotated[Ptxas, typer.Option(help="shared: nvcc's assembles Triton too; its rows say so.")] = Ptxas.bundled,
+    ptxas: Annotated[
+        Ptxas, typer.Option(help="shared: nvcc's ptxas assembles Triton's code too, and rows say so.")
+    ] = Ptxas.bundled,
     replicates: Annotated[
         int,
         typer.Option(
             callback=within(1),
-            help="Processes that time the fastest of each series, on several boards if there are. With --missing those "
-            "of recorded rows count.",
+            help="Time the fastest kernels of each series in this many processes, on several boards if possible. With "
+            "--missing, recorded processes count.",
         ),
     ] = 1,
     only_missing: Annotated[
         bool,
         typer.Option(
             "--missing",
-            help="Only what the recorded rows of this GPU lack: new, changed, unsettled, gated by an earlier gate.",
+            help="Measure only what this GPU's recorded rows lack: new or changed kernels, unsettled times.",
         ),
     ] = False,
     rows_file: Rows = None,
@@ -312,7 +323,7 @@ def run(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Run an experiment: gate every kernel, time what passed, write rows to reports/runs/."""
+    """Run an experiment: check every kernel, time those that pass, write rows to reports/runs/."""
     wanted = load_experiment(experiment, (on or On.gpu).value)
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
 

@@ -62,7 +62,7 @@ RUNGS = [techniques.shown(technique) for technique in operators.get(operators.FI
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TECHNIQUE", help="Names from `list`; all rungs by default.", autocompletion=completing(NAMES)
+        metavar="TECHNIQUE", help="Names from `list`; default: all rungs.", autocompletion=completing(NAMES)
     ),
 ]
 SERIES = ", ".join(techniques.SERIES)
@@ -76,7 +76,7 @@ NamesOrFiles = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TECHNIQUE|FILE",
-        help=f"Names from `list`, all by default; or kernels of your own, {own.EXPECTED}.",
+        help=f"Names from `list`, or kernels of your own ({own.EXPECTED}); default: all rungs.",
         autocompletion=completing(NAMES),
     ),
 ]
@@ -84,7 +84,7 @@ Backends = Annotated[
     list[str] | None,
     typer.Option(
         "--backend",
-        help=f"Of {SERIES}; repeat for several; all by default.",
+        help=f"Of {SERIES}; repeat for several; default: all.",
         autocompletion=completing(techniques.SERIES),
     ),
 ]
@@ -93,17 +93,15 @@ Problems = Annotated[
     list[str] | None,
     typer.Option("--problem", help=f"A slug such as {EXAMPLE}; repeat for several."),
 ]
-Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; all that the ladder names by default.")]
-OwnTile = Annotated[
-    str | None, typer.Option("--tile", help="What a .cu file of your own is built for; 64x64-s1-w4 by default.")
-]
-Where = Annotated[On | None, typer.Option("--on", help="Default: gpu where there is one.")]
+Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; default: all that the ladder names.")]
+OwnTile = Annotated[str | None, typer.Option("--tile", help="Tile of your own .cu file; default: 64x64-s1-w4.")]
+Where = Annotated[On | None, typer.Option("--on", help="Default: gpu if there is one.")]
 OfOperator = Annotated[
     str | None, typer.Option("--operator", help="Of a kernel of your own, where no --problem says it.")
 ]
 Shard = Annotated[
     str | None,
-    typer.Option(metavar="I/N", help="Every Nth problem from the Ith: one process for each of N GPUs shares the work."),
+    typer.Option(metavar="I/N", help="Take every Nth problem from the Ith, so that N processes share the work."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each gate and time.")]

@@ -19,7 +19,7 @@ from harness.rows import making
 
 Report = Annotated[
     bool,
-    typer.Option("--report", help="Write a page about your kernel: speed, error, machine code, what next."),
+    typer.Option("--report", help="Write a page about your kernel: speed, error, machine code, what to try next."),
 ]
 ARCH = "sm_90a"
 """What a .cu file is compiled for where there is no GPU: the recorded rows are of this one."""

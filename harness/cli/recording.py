@@ -15,7 +15,7 @@ from harness.cli.output import RECORDED, console
 def record(runs: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False)]) -> None:
     """Copy runs into reports/recorded/, from which machines without a GPU report, and redraw README's figure.
 
-    A recorded run never changes: a newer run is recorded beside it, and pages show the newest current row.
+    A recorded run never changes. A newer run is stored beside it, and pages show the newest current row.
     """
     from harness.expressibility import matrix
     from harness.rows import record as recorded

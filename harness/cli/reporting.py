@@ -38,12 +38,11 @@ FEW = 8
 
 
 def report(names: Names = None) -> None:
-    """The main job: compile, check and inspect both twins, time them if there is a GPU, build the site.
+    """Compile, check and inspect the kernels, time them if there is a GPU, and build reports/site/index.html.
 
-    Where there is no site yet, it stands within a minute or so, from recorded rows. It is built anew when all is
-    compiled, and at the end. With names, only these techniques are looked at. What an earlier report or run did with
-    the same kernels, compilers and harness is not done again. The site is built whatever failed; the exit code says
-    that it did.
+    The first site, from recorded rows, is there within a minute or two; what is computed here joins it. With names,
+    only these techniques are looked at, and their pages are drawn first. Work that an earlier report or run did with
+    the same kernels and compilers is not repeated. The site is built even if a kernel fails; the exit code is 1 then.
     """
     wanted = chosen(names)
 
@@ -74,14 +73,14 @@ def report(names: Names = None) -> None:
     if all(row["kind"] == "environment" for row in ran):
         path.unlink(missing_ok=True)
     about = {"experiment": experiment.name, "on": place}
-    stand = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in (*wanted, None)]
-    if count := len(stand) + len(read) - fresh:
+    reused = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in (*wanted, None)]
+    if count := len(reused) + len(read) - fresh:
         console.print(
-            f"{count} rows of earlier reports and runs stand: same kernels, compilers and harness. "
+            f"{count} rows of earlier reports and runs were used again: same kernels, compilers and harness. "
             f"`twinkernels run {experiment.name}` makes them anew",
             soft_wrap=True,
         )
-    rows = [*read, *stand, *ran]
+    rows = [*read, *reused, *ran]
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
     show_failures(rows)
     if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:

@@ -40,7 +40,7 @@ def new(
         str | None, typer.Option(help="One line that says what changes; the entry and both files begin with it.")
     ] = None,
 ) -> None:
-    """Begin a technique: copies a rung's two files and its registry entry under a new name."""
+    """Begin a technique: copy a rung's two files and its registry entry under a new name."""
     require_known("--from", [parent], RUNGS)
     with bad_usage():
         files = rungs.write(name, techniques.get(parent), idea or f"{parent} with one change, not described yet")
@@ -54,7 +54,7 @@ def new(
 
 
 def diff(name: Name) -> None:
-    """What a technique changes: its files against its parent's, both languages side by side."""
+    """Show what a technique changes against its parent, both languages side by side."""
     require_known("technique", [name], NAMES)
     technique = techniques.get(name)
     found = {language: changes(technique, language) for language in techniques.LANGUAGES}
@@ -90,7 +90,7 @@ def coloured(lines: Sequence[str]) -> Text:
 
 
 def show(name: Name) -> None:
-    """What is known of a technique: its idea, its recorded speed in each language, its gain, and its page."""
+    """Show what is recorded about a technique: speed in each language, gain over its parent, its note and its page."""
     require_known("technique", [name], NAMES)
     technique = techniques.get(name)
     parent = techniques.parent(technique)
