@@ -114,9 +114,9 @@ def lines(kind: str, found: pandas.DataFrame) -> list[Row]:
 
 
 def _kind(kind: str, row: Row) -> str:
-    """What pages call a row: gates of numerics and of sanitizers, and timings of each purpose, have names."""
+    """What pages call a row: a timing by its purpose, a gate by whether a sanitizer ran, counters by their machine."""
     if kind == "timing":
-        return "referee" if row.purpose == "cupti" else str(row.purpose)
+        return str(row.purpose)
     if kind == "gate":
         return "sanitizer" if row.tool else "gate"
     if kind == "counters":

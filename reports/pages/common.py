@@ -12,7 +12,6 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Ladder, Technique
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
-from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, grouped, quartiles
 from reports.data.names import cell_title
 from reports.data.questions import question
@@ -50,7 +49,7 @@ def ladder(data: Dataset, datasets: Sequence[Dataset], which: Ladder) -> dict[st
         "tables": [
             ladder_table(data, which.experiment, problem, rungs) for problem in shown_problems(data, which.experiment)
         ],
-        "holes": group_holes(r for r in data.holes(which.experiment) if r.get("technique") in (None, *names)),
+        "holes": group_holes(r for r in data.holes(which.experiment) if r.technique in (None, *names)),
         "earlier": [
             (backend, name) for backend in SERIES for name in earlier(data, which.experiment, backend) if name in names
         ],
@@ -104,7 +103,6 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
     return {
         "where": data.provenance(ours),
         "scored": scored(data, name),
-        "current": lambda row: row.current,
         "name": name,
         "stem": downloads.stem_of(data, name),
         "question": question(name),
@@ -112,9 +110,9 @@ def experiment(data: Dataset, name: str) -> dict[str, Any]:
         "filled": filling.section(data) if name == GRID else None,
         "beside": versions.beside(data, name),
         "loaded": both,
-        "limited": sum(bool((row.get("clocks") or {}).get("throttle")) for _, row in both),
+        "limited": sum(bool((row.clocks or {}).get("throttle")) for _, row in both),
         "cool": COOL.get(name),
-        "groups": grouped(rows, reading.slug),
+        "groups": grouped(rows, lambda row: row.problem),
         "total": len(rows),
         "holes": group_holes(data.holes(name)),
         "unmeasured": unmeasured(data, name),
@@ -176,7 +174,7 @@ def parents_elsewhere(rungs: Sequence[Technique]) -> list[tuple[Technique, Techn
 
 
 def spread(row: Row) -> str:
-    """322 [321 to 323]: median and quartiles of TFLOPS."""
+    """322 [321, 323]: median and quartiles of the speed."""
     low, middle, high = quartiles(row)
     digits = 1 if middle < 100 else 0
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
