@@ -200,7 +200,7 @@ def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None
     assert len({row["group"] for row in timed}) == 1, "rivals are interleaved with each other"
     screened = [row for row in rows if row not in timed]
     assert sorted(row["tile"]["block_n"] for row in screened) == [80, 120, 160]
-    assert {(row["kind"], row["status"], row["details"]["screened"]) for row in screened} == {
+    assert {(row["purpose"], row["status"], row["details"]["screened"]) for row in screened} == {
         ("tune", "passed", "slower at the gate than 3 others")
     }
     assert all(row["details"]["launch_ms"] > row["tile"]["block_n"] for row in screened)
