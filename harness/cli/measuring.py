@@ -371,15 +371,15 @@ def run(
             fields={"assembler": wanted.assembler} if wanted.assembler else None,
         )
         conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)
-    standing: list[Row] = []
+    known: list[Row] = []
     if only_missing:
-        standing = reusable.recorded(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
+        known = reusable.recorded(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
     rows = runner.run(
         wanted,
         on=place,
         path=path,
         resume=rows_file is not None,
-        standing=standing,
+        reusable=known,
         replicates=replicates,
     )
     conclude(rows, tables.timings, path=path, **formats)

@@ -69,7 +69,7 @@ def report(names: Names = None) -> None:
     experiment = ladder if place == "gpu" else correctness(operator_of(names), place, wanted, techniques.TWINS)
     path = run_file(experiment.name)
     gate = ON_A_CPU if place == "cpu" else {}
-    ran = runner.run(experiment, on=place, path=path, standing=[*known.environments, *known.rows], gate=gate)
+    ran = runner.run(experiment, on=place, path=path, reusable=[*known.environments, *known.rows], gate=gate)
     if all(row["kind"] == "environment" for row in ran):
         path.unlink(missing_ok=True)
     about = {"experiment": experiment.name, "on": place}

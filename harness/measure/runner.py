@@ -46,7 +46,7 @@ def run(
     on: str = "gpu",
     path: Path,
     resume: bool = False,
-    standing: Sequence[Row] = (),
+    reusable: Sequence[Row] = (),
     modes: Sequence[str] | None = None,
     selected: Sequence[Case] | None = None,
     how: type[Run] | None = None,
@@ -61,10 +61,10 @@ def run(
     """Runs an experiment and returns the rows that it appended to `path`.
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
-    cases. `resume` skips what `path` already holds, unless it was interrupted; `standing` are rows of other files that
+    cases. `resume` skips what `path` already holds, unless it was interrupted; `reusable` are rows of other files that
     are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
     on another board each where there are several, those of burst mode unless all modes are others; processes of
-    `standing` count. The second one also times by CUPTI what is timed in burst mode and has no such row, where there is
+    `reusable` count. The second one also times by CUPTI what is timed in burst mode and has no such row, where there is
     a GPU or `cupti` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
     timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
     progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
@@ -80,7 +80,7 @@ def run(
             deadlines or Deadlines(),
             progress,
             interrupts,
-            standing,
+            reusable,
             experiment.assembler,
         )
         todo = list(selected) if selected is not None else of_experiment(experiment, results.slug_of(session.gpu))
@@ -223,9 +223,9 @@ class Run:
         return declined(case)
 
     def decline(self, case: Case, reason: str) -> None:
-        """Writes the row of a case that cannot be run here; but what was measured elsewhere stands."""
+        """Writes the row of a case that cannot be run here, unless a reusable row is about it."""
         fields = {"status": "unsupported", "reason": reason}
-        if self.session.stands(case, "gate"):
+        if self.session.is_reusable(case, "gate"):
             self.gated[case] = fields
         else:
             self.settle(case, fields)
@@ -349,12 +349,12 @@ class Run:
         return found
 
     def lacks_cupti(self, group: Iterable[Case]) -> bool:
-        """Whether no row that stands is CUPTI's about one of them."""
+        """True if any case lacks a valid timing by CUPTI."""
         return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
 
     def has_process(self, group: Iterable[Case], mode: str, number: int, *, on_another_board: bool = False) -> bool:
         """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
-        of rows that stand, the first one of this run among them. `on_another_board`: not if all of those are of one
+        of reusable rows, the first one of this run among them. `on_another_board`: not if all of those are of one
         board and this is another, for an interval from one board knows nothing of others."""
         if all(self.session.has_replicate(case, mode, number) for case in group):
             return True
@@ -464,8 +464,9 @@ class Run:
                     guilty = [labels[failure.label]] if failure.label else list(members)
                     for case in guilty:
                         members.remove(case)
-                        # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there stands.
-                        if failure.fields["status"] == "unsupported" and self.session.stands(case, self.kind, mode):
+                        # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there is reused.
+                        refused = failure.fields["status"] == "unsupported"
+                        if refused and self.session.is_reusable(case, self.kind, mode):
                             self.timed.pop((case, mode), None)
                         else:
                             write(case, failure.fields)

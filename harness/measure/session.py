@@ -22,7 +22,7 @@ from harness.rows.reading import median_ms, process, status_word
 
 
 class Session:
-    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `standing` those
+    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `reusable` those
     of other files that this run builds on, with their environments; `loader` is harness.variants or a module with the
     same functions."""
 
@@ -36,7 +36,7 @@ class Session:
         deadlines: Deadlines,
         progress: Progress,
         interrupts: Interrupts,
-        standing: Iterable[Mapping[str, Any]] = (),
+        reusable: Iterable[Mapping[str, Any]] = (),
         assembler: str | None = None,
     ) -> None:
         self.assembler = assembler
@@ -51,8 +51,8 @@ class Session:
         earlier = results.settled(earlier)
         self._earlier = {results.key(row): row for row in earlier if not _replicate(row)}
         self._replicates = {(_cell(row), _replicate(row)) for row in earlier if _replicate(row)}
-        elsewhere = sorted(standing, key=lambda row: row["time"])
-        self._standing = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
+        elsewhere = sorted(reusable, key=lambda row: row["time"])
+        self._reusable = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
         self._boards = {name: reading.board(row.get("details") or {}) for name, row in self._environments.items()}
         self._processes = defaultdict[str, set[tuple[Any, Any]]](set)
@@ -113,7 +113,7 @@ class Session:
         return (_cell({**self.identity(case), "mode": mode}), number) in self._replicates
 
     def processes(self, case: Case, mode: str) -> set[tuple[Any, Any]]:
-        """The processes that timed the case in rows that stand."""
+        """The processes that timed the case in reusable rows."""
         return self._processes[_cell({**self.identity(case), "mode": mode})]
 
     @property
@@ -122,7 +122,7 @@ class Session:
         return reading.board({"gpu": self.gpu})
 
     def are_on_one_other_board(self, processes: Iterable[tuple[Any, Any]]) -> bool:
-        """Whether these, of rows that stand, are all of one board, and the run is on another."""
+        """Whether these, of reusable rows, are all of one board, and the run is on another."""
         boards = {self._boards.get(name) for name, _ in processes}
         return len(boards) == 1 and None not in {self.board, *boards} and self.board not in boards
 
@@ -132,13 +132,13 @@ class Session:
         return f"{self._writer.path.stem}-{self._groups:02d}"
 
     def earlier(self, case: Case, kind: str, mode: str | None = None) -> dict[str, Any] | None:
-        """The final row that an earlier run of this file has for the case, or a row that stands."""
+        """The final row that an earlier run of this file has for the case, or a reusable one."""
         key = results.key({**self.identity(case), "kind": kind, "mode": mode})
-        return self._earlier.get(key) or self._standing.get(key)
+        return self._earlier.get(key) or self._reusable.get(key)
 
-    def stands(self, case: Case, kind: str, mode: str | None = None) -> bool:
+    def is_reusable(self, case: Case, kind: str, mode: str | None = None) -> bool:
         """Whether a row of another file, which this run builds on, is about the case."""
-        return results.key({**self.identity(case), "kind": kind, "mode": mode}) in self._standing
+        return results.key({**self.identity(case), "kind": kind, "mode": mode}) in self._reusable
 
     def identity(self, case: Case) -> dict[str, Any]:
         """The fields by which rows of this run about the case are told from others."""

@@ -291,9 +291,9 @@ def test_missing_builds_on_the_recorded_rows_of_this_gpu(monkeypatch: pytest.Mon
         "harness.rows.reusable.recorded", lambda root, name, *rest: [{"kind": "gate", "experiment": name}]
     )
     assert invoke("run", "ladder")[0] == 0
-    assert asked["standing"] == []
+    assert asked["reusable"] == []
     assert invoke("run", "ladder", "--missing")[0] == 0
-    assert asked["standing"] == [{"kind": "gate", "experiment": "ladder"}]
+    assert asked["reusable"] == [{"kind": "gate", "experiment": "ladder"}]
     code, output = invoke("run", "correctness", "--on", "cpu", "--missing")
     assert code == 2
     assert "--missing: got it with --on cpu" in " ".join(output.replace("│", " ").split())

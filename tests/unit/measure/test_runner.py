@@ -283,7 +283,7 @@ def test_recorded_processes_of_these_kernels_are_not_timed_again(tmp_path: Path)
 
     def further(name: str, names: tuple[str, ...], standing: list[dict], replicates: int) -> list[int]:
         what = experiment(*names, peers=("sdpa_flash",))
-        rows = run(tmp_path / name, what, modes=("burst",), standing=standing, replicates=replicates)
+        rows = run(tmp_path / name, what, modes=("burst",), reusable=standing, replicates=replicates)
         standing += rows
         return [row["details"]["replicate"] for row in rows if row.get("details", {}).get("replicate")]
 
@@ -306,7 +306,7 @@ def test_processes_of_one_board_are_joined_by_one_of_another(tmp_path: Path, mon
 
     def replicates(name: str, board: str | None) -> list[int]:
         monkeypatch.setattr(session.Session, "board", board)
-        rows = run(tmp_path / f"{name}.jsonl", what, modes=("burst",), standing=standing, replicates=3)
+        rows = run(tmp_path / f"{name}.jsonl", what, modes=("burst",), reusable=standing, replicates=3)
         return [row["details"]["replicate"] for row in rows if row.get("details", {}).get("replicate")]
 
     assert replicates("there", "there") == []
@@ -327,7 +327,7 @@ def test_what_another_process_loads_is_compiled_before_it_starts(
     standing = run(tmp_path / "one.jsonl", what, modes=("burst",))
     compiled: list[set[str | None]] = []
     monkeypatch.setattr(runner.Run, "compile", lambda _, cases: compiled.append({case.technique for case in cases}))
-    run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2)
+    run(tmp_path / "two.jsonl", what, modes=("burst",), reusable=standing, replicates=2)
     assert compiled == [set(), {None, "right", "right_too"}]
 
 
@@ -337,7 +337,7 @@ def test_what_passed_is_not_compiled_for_an_experiment_of_gates(
     standing = run(tmp_path / "one.jsonl", experiment("right"), modes=())
     compiled: list[set[str | None]] = []
     monkeypatch.setattr(runner.Run, "compile", lambda _, cases: compiled.append({case.technique for case in cases}))
-    run(tmp_path / "two.jsonl", experiment("right", "right_too"), modes=(), standing=standing)
+    run(tmp_path / "two.jsonl", experiment("right", "right_too"), modes=(), reusable=standing)
     assert compiled[0] == {"right_too"}
 
 
@@ -403,10 +403,10 @@ def test_cupti_times_what_it_has_not_seen_though_other_processes_count(
     what = experiment("right", peers=("sdpa_flash",))
     standing = run(tmp_path / "one.jsonl", what, modes=("burst",), replicates=2)
     assert asked == []
-    rows = run(tmp_path / "two.jsonl", what, modes=("burst",), standing=standing, replicates=2, cupti=True)
+    rows = run(tmp_path / "two.jsonl", what, modes=("burst",), reusable=standing, replicates=2, cupti=True)
     assert [len(labels) for labels in asked] == [2]
     assert [row["kind"] for row in rows if row.get("details", {}).get("replicate")] == ["timing"] * 2
-    run(tmp_path / "three.jsonl", what, modes=("burst",), standing=standing + rows, replicates=2, cupti=True)
+    run(tmp_path / "three.jsonl", what, modes=("burst",), reusable=standing + rows, replicates=2, cupti=True)
     assert len(asked) == 1
 
 
@@ -695,7 +695,7 @@ def test_a_run_builds_on_rows_of_other_files(tmp_path: Path) -> None:
 
     def after(name: str, *names: str) -> list[dict]:
         what = experiment(*names, peers=("sdpa_flash",))
-        return run(tmp_path / f"{name}.jsonl", what, modes=("burst",), standing=standing)
+        return run(tmp_path / f"{name}.jsonl", what, modes=("burst",), reusable=standing)
 
     standing: list[dict] = []
     standing = after("before", "right")
@@ -720,7 +720,7 @@ def test_a_kernel_that_passed_an_earlier_gate_is_gated_again_and_not_timed(tmp_p
     what = experiment("right", peers=("sdpa_flash",))
     before = run(tmp_path / "before.jsonl", what, modes=("burst",))
     outdated = [row | {"gate": "0" * 12} if row["kind"] == "gate" and row.get("technique") else row for row in before]
-    rows = run(tmp_path / "after.jsonl", what, modes=("burst",), standing=outdated)
+    rows = run(tmp_path / "after.jsonl", what, modes=("burst",), reusable=outdated)
     assert [(row["kind"], row.get("technique")) for row in rows[1:]] == [("gate", "right")]
     assert rows[1]["gate"] != "0" * 12
 
@@ -729,18 +729,18 @@ def test_a_program_that_is_gated_again_is_so_under_all_its_names(tmp_path: Path)
     what = experiment("right", "right_again")
     before = run(tmp_path / "before.jsonl", what)
     outdated = [row | {"gate": "0" * 12} if row["kind"] == "gate" else row for row in before]
-    rows = run(tmp_path / "after.jsonl", what, standing=outdated)
+    rows = run(tmp_path / "after.jsonl", what, reusable=outdated)
     assert [row["technique"] for row in rows[1:]] == ["right", "right_again"]
     assert {row["gate"] for row in rows[1:]} == {row["gate"] for row in before[1:]}
 
 
 def test_a_kernel_that_passed_in_dense_arenas_is_gated_again_in_padded_ones(tmp_path: Path) -> None:
     dense = run(tmp_path / "dense.jsonl", experiment("right"))
-    padded = run(tmp_path / "padded.jsonl", replace(experiment("right"), padded=True), standing=dense)
+    padded = run(tmp_path / "padded.jsonl", replace(experiment("right"), padded=True), reusable=dense)
     assert [row["kind"] for row in padded] == ["environment", "gate"]
     assert "padded" not in dense[1]["details"]
     assert padded[1]["details"]["padded"] is True
-    assert [row["kind"] for row in run(tmp_path / "again.jsonl", experiment("right"), standing=padded)] == [
+    assert [row["kind"] for row in run(tmp_path / "again.jsonl", experiment("right"), reusable=padded)] == [
         "environment"
     ]
 
@@ -753,7 +753,7 @@ def test_what_was_measured_elsewhere_stands_where_it_cannot_run(gate_run: Path, 
     what = experiment("right", peers=("fa3",))
     rows = run(tmp_path / "without.jsonl", what)
     assert [row["status"] for row in rows if row.get("backend") == "fa3"] == ["unsupported"]
-    rows = run(tmp_path / "with.jsonl", what, standing=[environment_row, elsewhere])
+    rows = run(tmp_path / "with.jsonl", what, reusable=[environment_row, elsewhere])
     assert [row for row in rows if row.get("backend") == "fa3"] == []
 
 
@@ -767,7 +767,7 @@ def test_what_was_timed_elsewhere_stands_where_it_cannot_be_loaded(tmp_path: Pat
 
     def timed(name: str, *elsewhere: dict) -> list[tuple[str, bool]]:
         what = experiment("declines", "right", "right_too", peers=("sdpa_flash",))
-        rows = run(tmp_path / name, what, modes=("burst",), standing=[*before, *elsewhere])
+        rows = run(tmp_path / name, what, modes=("burst",), reusable=[*before, *elsewhere])
         timings = [row for row in rows if row["kind"] == "timing" and row.get("technique")]
         assert {row["status"] for row in timings if row["technique"] != "declines"} == {"passed"}
         return sorted(("declines" if row["status"] == "unsupported" else "right", is_final(row)) for row in timings)

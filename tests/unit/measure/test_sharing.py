@@ -31,8 +31,8 @@ def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monke
     with runs.registered():
         alone = runs.run(tmp_path / "alone.jsonl", runs.experiment("right", "zeros"), modes=())
         what = runs.experiment("right", "zeros", sharing=2)
-        beside = runs.run(tmp_path / "beside.jsonl", what, modes=(), standing=passed(alone))
-        again = runs.run(tmp_path / "again.jsonl", what, modes=(), standing=passed([*alone, *beside]))
+        beside = runs.run(tmp_path / "beside.jsonl", what, modes=(), reusable=passed(alone))
+        again = runs.run(tmp_path / "again.jsonl", what, modes=(), reusable=passed([*alone, *beside]))
     assert asked == [2, 2]
     for found, count in ((alone, None), (beside, 2)):
         right, wrong = (row for row in found if row["kind"] == "gate")
