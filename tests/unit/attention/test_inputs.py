@@ -40,6 +40,7 @@ def test_values_do_not_hang_on_the_global_generator():
     assert not arenas.same_bits(first.tensors["k"], first.tensors["v"])
 
 
+@pytest.mark.slow
 def test_distributions_are_what_they_say():
     problem = Problem.square(2, 8, 512, 64, dtype="fp16")
     sample = {name: inputs.sample(problem, name, 0, "cpu") for name in inputs.DISTRIBUTIONS}

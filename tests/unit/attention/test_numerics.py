@@ -115,6 +115,7 @@ class OddTilesFirst(Tiled):
 RIGHT = (Fp32Throughout, Reversed, SplitKV, Lazy, QuarticExp, OddTilesFirst)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", RIGHT)
@@ -126,6 +127,7 @@ def test_no_false_alarm_on_another_right_way(kernel, causal, dtype):
         assert verdict.passed, f"{shape}: {verdict.reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_n", [16, 32, 48, 80, 128, 256])
 def test_the_tile_of_a_right_kernel_does_not_matter(block_n):
     kernel = Tiled()
@@ -133,6 +135,7 @@ def test_the_tile_of_a_right_kernel_does_not_matter(block_n):
     assert gate(kernel, OIn16Bits.problem, repeats=2).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_false_alarm_at_any_length(causal):
     """Every length from 1 over two tiles: as many queries as keys, fewer and more."""
