@@ -45,10 +45,6 @@ def expressibility(
         ),
     ] = False,
     install: Annotated[bool, typer.Option("--install", help="Download missing compilers.")] = False,
-    diff: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="OLD NEW", help="Show what changed between two Tritons, from rows."),
-    ] = None,
     only_recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what recorded rows prove; compile nothing.")
     ] = False,
@@ -65,15 +61,11 @@ def expressibility(
     from harness.expressibility import matrix, survey
     from harness.variants import tritons
 
-    if diff or newest:
+    if newest:
         others = {"NAME": name, "--triton": triton, "--rivals": rivals, "--missing": only_missing, "--json": as_json}
-        refuse("--diff" if diff else "--newest", "it names its Tritons itself and prints all that changed", others)
+        refuse("--newest", "it names its Triton itself and prints all that changed", others)
     if rivals:
         refuse("--rivals", "it is a whole table, and no Triton compiles it", {"NAME": name, "--triton": triton})
-    if diff:
-        refuse("--diff", "it reads rows and compiles nothing", {"--newest": newest, "--install": install})
-        show_changes(matrix.cells(known_rows()), *diff)
-        raise typer.Exit
     if newest:
         try_newest(install)
     if only_recorded:
@@ -278,23 +270,6 @@ def explained(each: Todo, verdict: Verdict) -> list[str]:
         *([f"  alone    {shown.alone}"] if shown.alone else []),
         f"  verdict  {verdict.state}" + (f": {verdict.reason}" if verdict.reason else ""),
     ]
-
-
-def show_changes(cells: Iterable[matrix.Cell], old: str, new: str) -> None:
-    """What the rows say changed from one Triton to another."""
-    from harness.expressibility import matrix
-
-    require_known("--diff", (old, new), matrix.VERSIONS["triton"])
-    shown = Table("technique", "dialect", old, new, title=f"Triton {old} to {new}", title_justify="left")
-    for cell in cells:
-        if old in cell.marks and new in cell.marks:
-            before, after = (
-                " ".join(filter(None, (mark.grade or mark.state, mark.fault, f"({mark.state})")))
-                for mark in (cell.marks[old], cell.marks[new])
-            )
-            if before != after:
-                shown.add_row(cell.technique, cell.dialect, before, after)
-    console.print(shown)
 
 
 def try_newest(install: bool) -> None:

@@ -105,22 +105,6 @@ def told_of(monkeypatch: pytest.MonkeyPatch, **options: Any) -> int | None:
     return end.value.exit_code
 
 
-def test_what_changed_between_two_tritons_is_read_from_rows(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    claims = [claim for claim in CLAIMS if claim.technique in ("two_cta_mma", "l2_grid_order")]
-    rows = [survey.row(each, Verdict(verdicts.PROVEN)) for each in survey.todo(claims, ("3.6.0", "3.7.1"))]
-    monkeypatch.setattr(importlib.import_module("harness.cli.expressibility"), "known_rows", lambda: rows)
-    assert told_of(monkeypatch, diff=("3.6.0", "3.7.1")) == 0
-    table = [line for line in capsys.readouterr().out.splitlines() if "two_cta_mma" in line or "l2_grid_order" in line]
-    assert len(table) == 1, "what is the same in both is not told"
-    assert re.search(r"two_cta_mma\W+triton\W+hint \(proven\)\W+hint dropped \(proven\)", table[0])
-    assert told_of(monkeypatch, diff=("3.8.0", "3.9.0")) == 0
-    assert "two_cta_mma" not in capsys.readouterr().out, "not run in either"
-    with pytest.raises(typer.BadParameter, match=r"--diff: got '3\.5\.0'"):
-        importlib.import_module("harness.cli.expressibility").expressibility(diff=("3.5.0", "3.6.0"))
-
-
 @pytest.mark.parametrize(("newest", "held_against"), [("3.10.0", "3.9.0"), ("3.8.0", "3.8.0")])
 def test_every_claim_is_tried_in_the_newest_triton_and_what_fails_is_the_news(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], newest: str, held_against: str

@@ -148,7 +148,7 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("build", "--grid", "--experiment", "ladder"), "--experiment: got it with --grid"),
         (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
-        (("expressibility", "--diff", "3.6.0", "3.7.1", "--json"), "--json: got it with --diff"),
+        (("expressibility", "--newest", "--json"), "--json: got it with --newest"),
         (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
     ],
 )
