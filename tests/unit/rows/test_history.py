@@ -55,6 +55,7 @@ def test_words_choose_the_cells(words: list[str], cells: int) -> None:
     assert points(words, mode="sustained") == {}
 
 
+@pytest.mark.slow
 def test_it_is_drawn() -> None:
     ((name, found),) = points(CELL).items()
     assert "<svg" in drawing.draw(name, found)

@@ -17,6 +17,8 @@ from tests.support import ledger_rows, synthetic_articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.tables import tables
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 
