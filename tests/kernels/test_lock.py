@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import defaultdict
-from random import Random
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,32 +12,27 @@ from harness.machine import processes
 from harness.rows import lock
 from harness.setup import doctor
 from harness.variants import locking
+from tests.support import chosen
 
-COUNT = 12
 
-
-def chosen() -> list[tuple[lock.Kernel, locking.Program]]:
-    """Of kernels whose locked source is this checkout's, by a compiler that is here."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=sources.ROOT, capture_output=True, text=True).stdout
-    found = []
+def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:
+    """(kernel, program, machine code) where the locked source is this checkout's, by a compiler that is here."""
     for kernel in lock.read().values():
         technique = techniques.find(kernel.technique)
         here = kernel.backend in ("cuda", *techniques.SERIES) and (kernel.backend == "cuda" or kernel.ptxas[:2] == "12")
         if technique and here and kernel.source == sources.source_sha256(kernel.backend, technique.path)[: lock.DIGITS]:
-            found += [(kernel, (problem, tile, sass)) for (tile, sass), problem in kernel.cells.items()]
-    return Random(commit.strip()).sample(found, min(COUNT, len(found)))
+            yield from ((kernel.key, (problem, tile), sass) for (tile, sass), problem in kernel.cells.items())
 
 
 def test_programs_chosen_by_the_commit_compile_to_what_is_locked() -> None:
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
-    wrong, kernels = [], defaultdict(dict)
-    for kernel, (problem, tile, sass) in chosen():
-        kernels[kernel.key][problem, tile] = kernel, sass
-    for programs in kernels.values():
-        kernel = next(iter(programs.values()))[0]
-        for program, answer in locking.compile_all(kernel, programs):
+    wrong, kernels = [], defaultdict[lock.Key, dict[locking.Program, str]](dict)
+    for key, program, sass in chosen.by_commit(locked()):
+        kernels[key][program] = sass
+    for key, programs in kernels.items():
+        for program, answer in locking.compile_all(lock.Kernel(*key), programs):
             said = answer.reason if isinstance(answer, processes.NoAnswer) else answer
-            if said != programs[program][1]:
-                wrong.append(f"{kernel.technique} {kernel.backend} {' '.join(program)}: {said}")
+            if said != programs[program]:
+                wrong.append(f"{key[0]} {key[1]} {' '.join(program)}: {said}")
     assert not wrong

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build, toolchain
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import matrix, verdicts
@@ -22,7 +23,7 @@ from harness.expressibility.survey import Todo
 from harness.inspection import survey
 from harness.inspection.survey import Cell
 from harness.operators.attention.problem import Problem
-from harness.rows import results
+from harness.rows import reading, results
 from harness.setup import doctor
 from harness.variants.cuda import constants, cuda_compiler
 
@@ -36,7 +37,7 @@ EXPERIMENTS = [
 
 @cache
 def rows() -> tuple[dict[str, Any], ...]:
-    """Rows of today's sources, each with its machine code: gates that passed on the GPU, and what was only compiled."""
+    """Rows of today's programs with their machine code: gates that passed on the GPU, and what was only compiled."""
     return tuple(
         row
         for gpu, experiment in EXPERIMENTS
@@ -44,8 +45,15 @@ def rows() -> tuple[dict[str, Any], ...]:
         if row["kind"] in ("gate", "code")
         and row["status"] == "passed"
         and row.get("technique")
-        and row["source_sha256"] == _source(row["technique"], row["backend"])
+        and reading.is_current(row, _Sources())
     )
+
+
+class _Sources(dict[tuple[str, str], str]):
+    """(technique, backend) -> hash of the source that is here."""
+
+    def get(self, key: tuple[str, str], default: Any = None) -> Any:
+        return _source(*key) or default
 
 
 def passed(technique: str, backend: str = "cuda") -> bool:
@@ -104,7 +112,7 @@ def edited(folder: Path, file: str) -> Iterator[None]:
     (folder / file).write_text((folder / file).read_text() + "\nint another_line;\n")
     told = (rows, _source, _compiled)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "ROOT", folder)
+        patch.setattr(operators, "root", lambda name: folder)
         for each in told:
             each.cache_clear()
         try:
