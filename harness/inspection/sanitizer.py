@@ -119,7 +119,9 @@ def run(
     `deadline` in seconds is for one process, the build of its kernel included.
     """
     todo = {(check.case, check.tool): check for check in checks}
-    earlier = {results.key(row): row for row in results.settled(results.read(path) if path.exists() else ())}
+    earlier = {
+        results.key(row): row for row in results.without_interrupted(results.read(path) if path.exists() else ())
+    }
     with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
         arch = session.arch or "no GPU"
         about = {key: {**session.identity(key[0]), "kind": "sanitizer", "tool": key[1]} for key in todo}

@@ -48,7 +48,7 @@ class Session:
         self._writer = writer
         self._log = writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
-        earlier = results.settled(earlier)
+        earlier = results.without_interrupted(earlier)
         self._earlier = {results.key(row): row for row in earlier if not _replicate(row)}
         self._replicates = {(_cell(row), _replicate(row)) for row in earlier if _replicate(row)}
         elsewhere = sorted(reusable, key=lambda row: row["time"])

@@ -32,7 +32,7 @@ LARGEST_FILE = 256 * 2**20
 RECORDED = ".jsonl.xz"
 """How the name of a recorded run ends."""
 COMPILERS = "compilers"
-"""Folder of reports/recorded for what holds on every machine: rows of kinds probe and code, about compilers alone."""
+"""Folder of reports/recorded for what holds on every machine: rows of kinds proof and code, about compilers alone."""
 ONE_OFF = "one-off"
 """Folder of reports/runs for what is no experiment and no report: what check, bench, inspect, sanitize, tune and ncu
 did."""
@@ -337,7 +337,7 @@ def newest(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(latest.values())
 
 
-def settled(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def without_interrupted(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows without those of interrupted cases: a command that continues a file does these again."""
     return [dict(row) for row in rows if row.get("status") != "interrupted"]
 

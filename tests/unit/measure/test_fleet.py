@@ -258,7 +258,7 @@ def test_what_no_gpu_was_left_for_is_continued_by_its_file(
     rows = spreading.spread(WORK, path, "all", None)
     assert rows[-1]["kind"] == "gate", "how long the whole took is not known"
     assert f"the same command with --rows {path} continues" in capsys.readouterr().err
-    rows = results.newest(results.settled(spreading.spread(WORK, path, "all", None)))
+    rows = results.newest(results.without_interrupted(spreading.spread(WORK, path, "all", None)))
     assert [length for _, length, *_ in diary] == [4096, 2048, 1024, 512]
     done = [row["status"] for row in rows if row["kind"] == "gate" and row["technique"] == "scalar"]
     assert done == ["wrong"] * len(PROBLEMS), "it is what each command here does"
