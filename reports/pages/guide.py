@@ -1,14 +1,20 @@
-"""What the guide's pages show that is not prose: the planted bugs, and what one of them prints."""
+"""The pages of the guide: Markdown of notes/guide, and the planted bugs with what one of them prints."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from harness.catalog import planted
 from reports.data import links
 from reports.pages import listing
 
+NOTES = Path(__file__).resolve().parent.parent / "notes" / "guide"
 BUG = "ring_wrong_phase_at_empty"
 PATCH = f"{planted.FOLDER}/{BUG}.patch"
 CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
@@ -18,8 +24,21 @@ PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_prin
 
 
 def reading() -> dict[str, Any]:
-    """The variables of guide_reading.html."""
-    return {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
+    """The variables of the page of the method."""
+    about = {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
+    return {"title": "How to read this report", "text": _text("reading", about)}
+
+
+def gpus() -> dict[str, Any]:
+    """The variables of the page of several GPUs."""
+    return {"title": "Every GPU at once", "text": _text("gpus", {})}
+
+
+def _text(name: str, variables: Mapping[str, Any]) -> Markup:
+    """notes/guide/<name>.md as HTML."""
+    written = Environment(undefined=StrictUndefined, autoescape=False).from_string((NOTES / f"{name}.md").read_text())
+    html = MarkdownIt("commonmark", {"html": False}).render(written.render(variables))
+    return Markup(html.replace("<pre>", '<pre class="code">'))
 
 
 def cpu() -> dict[str, Any]:

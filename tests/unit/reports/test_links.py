@@ -16,7 +16,7 @@ def test_instructions_have_a_section_and_techniques_are_of_the_registry() -> Non
 
 
 def test_the_guide_links_all_of_them() -> None:
-    page = rendered("guide_reading.html", guide.reading())
+    page = rendered("guide.html", guide.reading())
     for group in links.READING.values():
         assert all(f'<a href="{link}">{title}</a>' in page for title, link in group.items())
     assert all(links.PTX_ISA + section in page for section in links.SECTIONS.values())
