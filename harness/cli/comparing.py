@@ -44,7 +44,7 @@ def scorecard(as_json: AsJson = False) -> None:
     from harness.rows.scorecard import scorecard as compute
 
     runs = results.fresh_runs(RUNS)
-    card = compute(*(frame(kind, root=RECORDED, runs=runs) for kind in ("timing", "gate", "code")))
+    card = compute(*(frame(kind, root=RECORDED, runs=runs) for kind in ("timing", "gate")))
     if as_json:
         print(json.dumps(card, indent=1))
         return

@@ -191,9 +191,9 @@ class Ledger:
         return Line(price.term, cause, size, price.counts, why)
 
 
-def ledgers(timing: DataFrame, code: DataFrame, timings: stats.Timings | None = None) -> list[Ledger]:
+def ledgers(timing: DataFrame, code: DataFrame | None = None, *, timings: stats.Timings | None = None) -> list[Ledger]:
     """The ledger of every problem that was timed for an operator's gap, in the operator's order. All tables are of one
-    GPU; `code` has the main loops."""
+    GPU; `code` has the main loops, which only the ways from other languages than the first need."""
     timings = timings or stats.Timings(timing)
     found = []
     for operator in operators.every():
@@ -207,14 +207,16 @@ def ledgers(timing: DataFrame, code: DataFrame, timings: stats.Timings | None = 
     return list(filter(None, found))
 
 
-def _ledger(prices: Any, problem: Problem, rows: DataFrame, code: DataFrame, timings: stats.Timings) -> Ledger | None:
+def _ledger(
+    prices: Any, problem: Problem, rows: DataFrame, code: DataFrame | None, timings: stats.Timings
+) -> Ledger | None:
     tiles = rows.tile[rows.technique.isin(prices.ablations(problem)) & (rows.tile != "")]
     if tiles.empty:
         return None
     tile = Tile.parse(tiles.iloc[-1])
     found: dict[str, Row] = {}
     refused: dict[str, str] = {}
-    maxima = _maxima(problem, code)
+    maxima = {} if code is None else _maxima(problem, code)
     for row in rows[list(COLUMNS)].to_dict("records"):
         technique = row["technique"] if isinstance(row["technique"], str) else None
         shared = row["assembler"] == "shared"

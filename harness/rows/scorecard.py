@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 
-def scorecard(timing: DataFrame, gate: DataFrame, code: DataFrame) -> dict[str, Any]:
+def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
     """{schema, entries}: an entry for each promise and GPU that ran its experiment, and GAP_EXPLAINED.
 
     An entry is {name, experiment, ours, gpu, quoted, status, reason, value, interval, worst_cell, caveats, cells}. Its
@@ -66,7 +66,7 @@ def scorecard(timing: DataFrame, gate: DataFrame, code: DataFrame) -> dict[str, 
             runs = promise.ladder and major in techniques.LADDERS[promise.ladder].capabilities
             if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
                 entries.append(_entry(promise, gpu, here, timings, doubts))
-        ledgers = gap.ledgers(timing[timing.gpu == gpu], code, timings)
+        ledgers = gap.ledgers(timing[timing.gpu == gpu], timings=timings)
         for prices in (operator.prices() for operator in operators.every() if operator.prices):
             if major in techniques.LADDERS[prices.LADDER].capabilities:
                 mine = [one for one in ledgers if one.prices is prices]

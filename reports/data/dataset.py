@@ -280,7 +280,7 @@ class Dataset:
     @cached_property
     def scores(self) -> list[dict[str, Any]]:
         """The scorecard's entries."""
-        tables = map(self.table, ("timing", "gate", "code"))
+        tables = map(self.table, ("timing", "gate"))
         entries: list[dict[str, Any]] = scorecard.scorecard(*tables)["entries"] if self._tables else []
         return entries
 

@@ -263,7 +263,7 @@ def test_maxima_of_integers_gain_less_in_core_triton() -> None:
     timing = timing[timing.gpu == "NVIDIA H200"]
     timings = stats.Timings(timing)
     checked = 0
-    for found in gap.ledgers(timing, frame("code"), timings):
+    for found in gap.ledgers(timing, timings=timings):
         if found.problem.head_dim == 64:
             continue
         price = line(found, "integer_max").size

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def entries(rows: list[Row]) -> dict[str, Any]:
     """The entries of experiments that these rows are of."""
-    card = scorecard.scorecard(*tables(rows, synthetic.hashes()))
+    card = scorecard.scorecard(*tables(rows, synthetic.hashes())[:2])
     here = {row.get("experiment") for row in rows}
     return {entry["name"]: entry for entry in card["entries"] if entry["experiment"] in here}
 
@@ -180,7 +180,7 @@ def test_no_ratio_across_instruction_classes() -> None:
 def test_gpus_do_not_mix() -> None:
     other = {**synthetic.ENVIRONMENT, "id": "f" * 12, "details": {"gpu": {"name": "NVIDIA A100"}}}
     moved = [row | {"environment": "f" * 12} if row.get("backend") == "sdpa_flash" else row for row in synthetic.rows()]
-    card = scorecard.scorecard(*tables([other, *moved], synthetic.hashes()))
+    card = scorecard.scorecard(*tables([other, *moved], synthetic.hashes())[:2])
     of_h200 = next(e for e in card["entries"] if (e["gpu"], e["name"]) == ("NVIDIA H200", "cuda_over_fa2"))
     assert of_h200["status"] == "incomplete"
     assert "sdpa_flash: no row" in of_h200["reason"]
@@ -307,7 +307,7 @@ def grid_rows(rivals: dict[str, float] = RIVALS, **fields: Any) -> list[Row]:
 def grid_entries(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(reading, "is_reference_tile", lambda row: True)
     hashes = {(name, backend): "now" for name in ("wgmma", "flagship") for backend in ("cuda", "triton")}
-    return {entry["name"]: entry for entry in scorecard.scorecard(*tables(rows, hashes))["entries"]}
+    return {entry["name"]: entry for entry in scorecard.scorecard(*tables(rows, hashes)[:2])["entries"]}
 
 
 def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
@@ -469,7 +469,7 @@ def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
     rows = ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1})
     (entry,) = [
         one
-        for one in scorecard.scorecard(*tables(rows, ledger_rows.hashes()))["entries"]
+        for one in scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
         if one["name"] == scorecard.GAP_EXPLAINED
     ]
     assert entry["status"] == "complete"
@@ -498,7 +498,7 @@ def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
 )
 def test_without_both_ends_of_the_gap_its_entry_is_incomplete(without: tuple[str, ...] | None, reason: str) -> None:
     rows = synthetic.rows() if without is None else ledger_rows.rows(without=without)
-    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes()))["entries"]
+    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
     (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
     assert (entry["status"], entry["value"], entry["reason"]) == ("incomplete", None, reason)
 
@@ -507,7 +507,7 @@ def test_a_hole_on_another_problem_is_told_in_its_cell() -> None:
     rows = ledger_rows.rows((ledger_rows.PROBLEM, ledger_rows.CAUSAL))
     causal = ledger_rows.CAUSAL.slug
     left = [row for row in rows if row.get("backend") != "triton" or reading.slug(row) != causal]
-    card = scorecard.scorecard(*tables(left, ledger_rows.hashes()))["entries"]
+    card = scorecard.scorecard(*tables(left, ledger_rows.hashes())[:2])["entries"]
     (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
     assert (entry["status"], entry["reason"]) == ("complete", None)
     whole, hole = entry["cells"]
