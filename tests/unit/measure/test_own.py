@@ -485,6 +485,7 @@ def test_the_best_rungs_are_those_of_the_nearest_recorded_problem() -> None:
     assert fastest.of_rows(rows, Problem.square(4, 16, 4096, 256)) == []
 
 
+@pytest.mark.slow
 def test_without_records_the_last_rung_of_each_ladder_stands_in(tmp_path: Path) -> None:
     last = [technique.name for technique in techniques.TECHNIQUES if technique.ladder == "ampere"][-1]
     assert fastest.recorded(tmp_path, "h100", "sm_80", PROBLEM) == [(last, "cuda")]

@@ -14,6 +14,7 @@ from harness.measure import sharing
 from tests.unit.measure import test_runner as runs
 
 
+@pytest.mark.slow
 def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is right alone may be wrong on a shared GPU; a gate made alone says nothing about that."""
     asked: list[int] = []
