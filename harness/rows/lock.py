@@ -214,5 +214,5 @@ def _defined(chunk: str) -> set[str]:
         return {match[1]}
     if match := re.match(r"\s*using\s+(\w+)", head):
         return {match[1]}
-    names = set(re.findall(r"(\w+)\s*(?:\(|=|\[)", head)) | set(re.findall(r"(\w+)\s*;", head))
+    names = set(re.findall(r"(\w+)\s*(?:\(|=(?!=)|\[)", head)) | set(re.findall(r"(\w+)\s*;", head))
     return names - {"sizeof", "static_assert", "if", "decltype", "alignas"}
