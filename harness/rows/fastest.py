@@ -1,4 +1,4 @@
-"""Which rungs a kernel is compared with where nobody says: the fastest that are recorded. Standard library only."""
+"""The rungs that a kernel is compared with by default: the fastest that are recorded. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 3
 
 def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list[Rung]:
     """The COUNT fastest rungs in the rows that `folder` records of `gpu` (a slug such as h200), each in its fastest
-    language, best first. Where that GPU has none, the last rung of each ladder that is built for `arch`, in CUDA."""
+    language, best first. If that GPU has none, the last rung of each ladder that is built for `arch`, in CUDA."""
     if found := of_rows(results.read_recorded(folder, gpu), problem)[:COUNT]:
         return found
     last = [
@@ -31,7 +31,7 @@ def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list
 
 
 def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
-    """Every rung in its fastest language, best first, on the problem of its cell that was timed nearest to this one."""
+    """Every rung in its fastest language, best first, on the timed problem of the same cell that is nearest."""
     times: dict[Problem, dict[Rung, float]] = {}
     known = {technique.name for technique in techniques.TECHNIQUES}
     for row in rows:

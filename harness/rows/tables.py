@@ -19,7 +19,7 @@ from harness.rows import results
 from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug, status_word, tflops, tile_slug
 
 FINE = ("passed", "unsupported")
-"""Statuses that are no failure: a backend may decline a cell."""
+"""Statuses that are no failure: a kernel may decline a cell."""
 Rows = Iterable[Row]
 
 
@@ -29,7 +29,7 @@ def folding(*names: str) -> list[Column]:
 
 
 def csv(rows: Rows) -> str:
-    """A line for each gate and each time, with its median; without what describes the machine."""
+    """A line for each gate and each timing; nothing about the machine."""
     names = ("kind", "technique", "backend", "problem", "tile", "mode", "status", "ms", "tflops", "reason")
     text = io.StringIO()
     lines = writer(text, lineterminator="\n")
@@ -45,13 +45,14 @@ def csv(rows: Rows) -> str:
 
 
 def failed(rows: Rows) -> bool:
-    """Whether the command ends with exit code 1. A time that did not settle is named like a failure, but is none: the
+    """True if the command ends with exit code 1. A timing that did not converge is listed as a failure but is none: its
     kernel passed the gate."""
     return any(row.get("status", "passed") not in (*FINE, "not_converged") for row in rows)
 
 
 def code(rows: Rows) -> list[Table]:
-    """Side by side: registers, memory and every instruction that occurs, one table per technique and problem."""
+    """Registers, memory and every instruction that occurs, the languages side by side: a table for each technique and
+    problem."""
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["status"] == "passed":
@@ -73,7 +74,7 @@ def code(rows: Rows) -> list[Table]:
 
 
 def memory(rows: Rows) -> list[Table]:
-    """What each instruction of a kernel cost in memory, one table per row; the sums are in the last line."""
+    """Memory traffic of each instruction of a kernel, with sums in the last line: a table for each row."""
     tables = []
     for row in rows:
         if row["status"] != "passed":
@@ -106,7 +107,7 @@ def memory(rows: Rows) -> list[Table]:
 
 
 def hardware_counters(rows: Rows) -> Table:
-    """What ncu counted of a launch: bank conflicts by address, then what the hardware says."""
+    """What ncu counted in a launch: bank conflicts by address, then the hardware's own counters."""
     columns = {
         "wavefronts": "memory_l1_wavefronts_shared",
         "registers": "launch__registers_per_thread",
@@ -126,7 +127,7 @@ def hardware_counters(rows: Rows) -> Table:
 
 
 def gates(rows: Rows) -> RenderableType:
-    """Per technique and backend: how many problems passed, failed, were declined; below, why."""
+    """How many problems passed, failed or were declined, by technique and backend; below it the reasons."""
     rows = list(rows)
     tally: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
@@ -140,7 +141,7 @@ def gates(rows: Rows) -> RenderableType:
 
 
 def declined(rows: Rows) -> list[Text]:
-    """Each reason for declining, once, with the kernels that gave it."""
+    """Each reason for declining once, with the kernels that gave it."""
     reasons = _of_kernels((row, row["reason"]) for row in rows if row.get("status") == "unsupported")
     return [Text(f"declined: {reason}\n  by {kernels}") for reason, kernels in reasons.items()]
 
@@ -152,7 +153,7 @@ def _labelled(rows: Rows) -> list[Text]:
 
 
 def _of_kernels(said: Iterable[tuple[Row, str]]) -> dict[str, str]:
-    """What rows say -> the kernels that they are about, each once."""
+    """Text -> the kernels whose rows say it, each once."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row, text in said:
         found[text][" ".join(filter(None, (name_of(row), row["backend"])))] = None
@@ -160,7 +161,7 @@ def _of_kernels(said: Iterable[tuple[Row, str]]) -> dict[str, str]:
 
 
 def timings(rows: Rows) -> Table:
-    """Median time and TFLOPS, fastest first within a problem; what was timed in a second group, from that one."""
+    """Median time and TFLOPS, fastest first within a problem; from the last group that timed a kernel."""
     table = Table(*folding("problem", "technique", "backend", "tile", "ms", "TFLOPS", ""), box=box.SIMPLE_HEAD)
     measured = {results.key(row): row for row in rows if results.what(row) == "timing"}.values()
     for row in sorted(measured, key=lambda row: (slug(row), statistics.median(row.get("samples_ms") or [1e9]))):
@@ -175,7 +176,7 @@ def timings(rows: Rows) -> Table:
 
 
 def roofs(rows: Rows) -> Table:
-    """What a multiprocessor did in a clock, one line a roof."""
+    """What a multiprocessor does in a clock, a line for each roof."""
     names = ("flop", "exponentials", "instructions", "units", "TFLOPS", "GHz")
     columns = ("roof", *(f"{name}/clk" if name.islower() else name for name in names), "status")
     table = Table(
@@ -189,8 +190,8 @@ def roofs(rows: Rows) -> Table:
 
 
 def failures(rows: Rows) -> list[str]:
-    """What failed, with the compiler's, the gate's or the CPU runtime's words; what is said of several cells, once
-    with all of them. A diagnosis is of one: its threads and places are those of a run."""
+    """What failed, in the words of the compiler, the gate or the CPU runtime. Cells that share a message are listed
+    below it; a diagnosis, which names threads and places of one run, has one cell."""
     alike: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.get("status", "passed") not in FINE:
@@ -210,26 +211,26 @@ HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 
 
 
 def _may_be_unsupported(row: Row) -> bool:
-    """Whether a .cu file of the user's failed at lengths that its tile does not divide, after it was built."""
+    """True if a user's .cu file was built and then failed at lengths that its tile does not divide."""
     if not row.get("kernel") or not row.get("tile") or row["status"] in ("compile_error", "import_error", "data_race"):
         return False
     return problem_of(row).is_ragged(Tile.from_dict(row["tile"]))
 
 
 def _reason(row: Row) -> str:
-    """Without the case in front, which the line above has."""
+    """Without the case, which the line above names."""
     if "problem" not in row:
         return str(row["reason"])
     return str(row["reason"]).removeprefix(f"{case(row)}: ")
 
 
 def _whole_cell(row: Row) -> str:
-    """b1-h2-n128-d64-fp16-full 64x64-s1-w4. Of a roof its name."""
+    """b1-h2-n128-d64-fp16-full 64x64-s1-w4, or the name of a roof."""
     return str(row["roof"]) if "roof" in row else f"{slug(row)} {tile_slug(row)}".rstrip()
 
 
 def _indented(lines: Iterable[str]) -> str:
-    """Each line below the other; the warps of a deadlock, and the place of a diagnosis, on lines of their own."""
+    """One line below the other, with a line for each warp of a deadlock and for the place of a diagnosis."""
     return "\n".join("  " + re.sub(r"[:;] (?=warps? \d)| (?=\[[^\[\]]*lane \d+\]$)", "\n    ", line) for line in lines)
 
 

@@ -278,7 +278,8 @@ def test_a_wild_problem_has_no_part_in_the_limits_that_judge_it() -> None:
 def test_verdicts_on_the_recorded_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """At most 1% of unchanged programs are called slower on one board and 2% on two; slowdowns of 3% and 5% are found
     in 95%. Nothing judges itself: its problem, or its boards, are left out of the limits."""
-    found = stats.pairs(frame("timing"))
+    timing = frame("timing")
+    found = stats.pairs(timing[timing.gpu == "NVIDIA H200"])  # of others there are few
     found["kind"] = np.where(found.program.str.startswith("[null"), "peers", "twins")
     failed = []
     for columns, one_board in product((["problem"], ["board_old", "board_new"]), (True, False)):
