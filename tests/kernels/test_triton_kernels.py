@@ -17,7 +17,8 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import LADDERS
 from harness.measure import arenas
-from harness.operators.attention import arguments, reference
+from harness.operators.attention import reference
+from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import Diagnosed
 from harness.variants import interpreter, machine_code
@@ -130,7 +131,7 @@ def interpret(
     with pytest.MonkeyPatch.context() as patch:
         if section_bytes:
             patch.setattr(module(name), "SECTION_BYTES", section_bytes)
-        with interpreter.watched(ROOT / "triton_kernels", arguments.steps(p, tile), patience):
+        with interpreter.watched(ROOT / "triton_kernels", OPERATOR.steps(p, tile), patience):
             program.launch(*given.tensors.values(), *out.tensors.values(), **arguments, tile=tile, workspace=workspace)
     assert not workspace.any(), f"{name} leaves its counters at {workspace.view(torch.int32).tolist()}"
     assert given.unchanged() and out.guards_intact(), f"{name} writes beside its outputs"  # noqa: PT018
@@ -159,7 +160,7 @@ def interpret_mutant(folder: str, old: str, new: str) -> str:
     q, k, v, o = (torch.randn(1, heads, 128, 64).half() for heads in (2, 1, 1, 2))
     lse, workspace = torch.empty(1, 2, 128), torch.zeros(twin.workspace_bytes(problem), dtype=torch.uint8)
     try:
-        with interpreter.watched(Path(folder), arguments.steps(problem, tile), patience=0.2):
+        with interpreter.watched(Path(folder), OPERATOR.steps(problem, tile), patience=0.2):
             twin.launch(q, k, v, o, lse, scale=problem.scale, causal=True, tile=tile, workspace=workspace)
     except Diagnosed as found:
         return str(found)
