@@ -19,7 +19,7 @@ import pandas
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique, Tile
 from harness.operators.attention.problem import ANCHOR, Problem
-from harness.rows import frame, reading, scorecard, stats
+from harness.rows import frame, reading, results, scorecard, stats
 
 Kind = Literal["measured", "same_program", "earlier", "hole"]
 Chosen = Mapping[tuple[str, str, str], Tile]
@@ -107,21 +107,11 @@ def lines(kind: str, found: pandas.DataFrame) -> list[Row]:
     NAMES.update(columns)
     rows = [Row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
     for row in rows:
-        row.columns["kind"] = _kind(kind, row)
+        row.columns["kind"] = kind
+        row.columns["kind"] = results.what(row)
         if row.assembler == "shared":
             row.columns["experiment"] = f"{row.experiment}{reading.SHARED_PTXAS}"
     return rows
-
-
-def _kind(kind: str, row: Row) -> str:
-    """What pages call a row: a timing by its purpose, a gate by whether a sanitizer ran, counters by their machine."""
-    if kind == "timing":
-        return str(row.purpose)
-    if kind == "gate":
-        return "sanitizer" if row.tool else "gate"
-    if kind == "counters":
-        return "memory" if row.on == "cpu" else "counters"
-    return kind
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ SHAPES = {**MARKERS, "triton_native": "D"}
 
 
 def drawn_as(row: Row) -> str:
-    """The series, of NAMES, that a row is drawn as: core Triton is held to mma.sync where the row says so, whatever the
-    ladder calls its series."""
+    """The series, of NAMES, that a row is drawn as: core Triton is restricted to mma.sync where the row says so,
+    whatever the ladder calls its series."""
     backend: str = row.backend
     return "triton_native" if backend == "triton" and row.mma != "mma_sync" else backend
 

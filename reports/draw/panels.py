@@ -143,7 +143,7 @@ def roofline(work: Sequence[Work], bytes_per_s: float, peak: float, instructions
         write(axes, f"{tick:g}", (math.log10(tick), math.log10(low_y)), (0, 14), size=TICK, color=MUTED, ha="center")
         tick *= 10
     label = (math.log10(low_x), math.log10(low_y))
-    write(axes, "to the right: FLOP for each byte of DRAM; upwards: TFLOPS", label, (0, 32), size=TICK, color=MUTED)
+    write(axes, "horizontal: FLOP for each byte of DRAM; vertical: TFLOPS", label, (0, 32), size=TICK, color=MUTED)
     bend = peak * 1e12 / bytes_per_s
     start = max(low_x, low_y * 1e12 / bytes_per_s)
     slope = [math.log10(start), math.log10(bend)], [math.log10(start * bytes_per_s / 1e12), math.log10(peak)]

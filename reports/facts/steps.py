@@ -139,7 +139,7 @@ def gives_back(lost: float, won: float) -> bool:
 
 def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:
     """A technique in one language, from its parent under the same policy. Where one of the two multiplies by wgmma and
-    the other does not, the technique comes first: no ratio is told across instructions."""
+    the other does not, the technique comes first: there is no ratio across instructions."""
     point = point_of(data, problem, technique, backend, policy)
     above = techniques.parent(technique, backend)
     before = point_of(data, problem, above, backend, policy) if above else None

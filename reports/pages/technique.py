@@ -57,7 +57,7 @@ CENSUS_FIRST = (
 def page(
     data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Known, claims: prose.Claims
 ) -> dict[str, Any]:
-    """`datasets`: all of them, those of this machine first: what was computed here stands before what was recorded."""
+    """`datasets`: all of them, this machine's first: rows that were computed here come before recorded ones."""
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
     parents = {language: techniques.parent(which, language) for language in written}

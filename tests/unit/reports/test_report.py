@@ -278,7 +278,7 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
         assert words in text
     assert 'class="gi"' in text  # an added line of a diff
     assert '<pre class="code excerpt">' in text
-    assert "lines with a bar are new" in text
+    assert "Lines with a bar are new" in text
     assert "What it buys</h2>" in pages["technique/scalar.html"]
     for arch in techniques.LADDERS["ampere"].archs:
         assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
@@ -372,7 +372,10 @@ def test_no_ratio_across_instruction_classes(data: Dataset) -> None:
 def test_the_richest_dataset_leads(tmp_path: Path) -> None:
     write(tmp_path / "h200", synthetic.rows())
     few = [row for row in synthetic.rows() if row.get("backend") in (None, "cuda")]
-    few = [row | {"details": {"gpu": {"name": "NVIDIA A100"}}} if row["kind"] == "environment" else row for row in few]
+    few = [
+        row | ({"id": "a100", "details": {"gpu": {"name": "NVIDIA A100"}}} if "id" in row else {"environment": "a100"})
+        for row in few
+    ]
     write(tmp_path / "a100", few)
     assert [data.gpu for data in load(tmp_path, (), synthetic.hashes())] == ["NVIDIA H200", "NVIDIA A100"]
 
@@ -522,8 +525,9 @@ def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
     big, small = synthetic.PROBLEMS[0], Problem.square(1, 1, 512, 128)
     tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128).to_dict()
 
-    def row(backend: str, problem: Problem, **metrics: float) -> tuple[Row, str]:
-        return by_ncu("xor_swizzle", problem, **metrics) | {"backend": backend, "tile": tile}, f"by {backend}"
+    def row(backend: str, problem: Problem, **metrics: float) -> tuple[Any, str]:
+        raw = by_ncu("xor_swizzle", problem, **metrics) | {"backend": backend, "tile": tile}
+        return lines([raw])[0], f"by {backend}"
 
     first, second = side_by_side([row("cuda", small, a=1), row("cuda", big, a=2, b=3), row("gluon", big, a=4, c=5)])
     assert (first["slug"], second["slug"]) == (big.slug, small.slug)
@@ -642,7 +646,9 @@ def test_the_best_tile_is_the_committed_one() -> None:
 
     assert (row := best(once).row)
     assert row["tile"] == once.to_dict()
-    assert best(registered).row == dataset(synthetic.rows()).point("ladder", problem, name, "triton").row
+    reference = dataset(synthetic.rows()).point("ladder", problem, name, "triton").row
+    assert (found := best(registered).row)
+    assert (found.tile, found.time) == (registered.slug, reference and reference.time)
     assert best(Tile(256, 16, 3, 8)).reason == "not measured"
     assert best(None).reason == "not measured"
 

@@ -66,7 +66,7 @@ def html(*datasets: Dataset) -> str:
 
 def test_rows_are_of_the_format() -> None:
     for row in rows()[1:]:
-        results.check(results.as_written(row))
+        results.check(results.spelled_out(row))
 
 
 def test_limits_follow_from_rates() -> None:
@@ -222,7 +222,7 @@ def test_recorded_rows_come_back(tmp_path: Path) -> None:
     told = {"time": "2026-01-02T00:00:00Z", "id": results.environment_id(about["details"])}
     made = [about | told, *(row | {"time": told["time"], "environment": told["id"]} for row in rows()[1:])]
     run = tmp_path / "run.jsonl"
-    run.write_text("".join(json.dumps(results.as_written(row)) + "\n" for row in made))
+    run.write_text("".join(json.dumps(results.spelled_out(row)) + "\n" for row in made))
     (kept,) = record.record([run], tmp_path / "recorded")
     assert kept.relative_to(tmp_path).as_posix() == "recorded/h200/attention/hopper_roofs/run.jsonl.xz"
     assert {row["roof"]: row for row in results.read(kept) if "roof" in row} == {row["roof"]: row for row in made[1:]}
