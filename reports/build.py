@@ -201,7 +201,7 @@ class Site:
             else:
                 yield Page(self._path(data, name), "experiment.html", partial(common.experiment, data, name))
         yield Page("guide/reading.html", "guide.html", guide.reading)
-        yield Page("guide/cpu.html", "guide_cpu.html", guide.cpu)
+        yield Page("guide/cpu.html", "guide.html", guide.cpu)
         yield Page("guide/gpus.html", "guide.html", guide.gpus)
         yield Page("data.html", "data.html", partial(overview.data_page, main, self.others))
 

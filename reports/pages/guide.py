@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ BUG = "ring_wrong_phase_at_empty"
 PATCH = f"{planted.FOLDER}/{BUG}.patch"
 CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
 """The command that diagnoses it."""
-PRINTED = Path(__file__).resolve().parent.parent / "templates" / "guide_cpu_printed.txt"
+PRINTED = NOTES / "cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
 
 
@@ -37,19 +38,27 @@ def gpus() -> dict[str, Any]:
 def _text(name: str, variables: Mapping[str, Any]) -> Markup:
     """notes/guide/<name>.md as HTML."""
     written = Environment(undefined=StrictUndefined, autoescape=False).from_string((NOTES / f"{name}.md").read_text())
-    html = MarkdownIt("commonmark", {"html": False}).render(written.render(variables))
+    markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
+    html = markdown.render(written.render(variables))
     return Markup(html.replace("<pre>", '<pre class="code">'))
 
 
+def _highlighted(code: str, language: str, _: str) -> str:
+    """Empty for text in no language, which Markdown then escapes."""
+    return listing.highlighted(code, language) if language else ""
+
+
 def cpu() -> dict[str, Any]:
-    """The variables of guide_cpu.html."""
+    """The variables of the page of kernels on a CPU."""
     bug = planted.find(BUG)
     diff = bug.path.read_text()
-    return {
+    about = {
         "patch": PATCH,
         "check": "python3 -m harness " + " ".join(CHECK),
-        "diff": listing.highlighted(diff[diff.index("--- ") :], "diff"),
+        "diff": diff[diff.index("--- ") :],
         "broken": bug,
         "printed": PRINTED.read_text(),
         "bugs": planted.bugs(),
+        "plain": lambda text: re.sub(r"([\\`*_|<\[])", r"\\\1", text),
     }
+    return {"title": "Run the kernels on a CPU", "text": _text("cpu", about)}
