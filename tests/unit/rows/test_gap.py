@@ -16,6 +16,8 @@ from harness.rows.gap import Ledger, Line
 from tests.support import ledger_rows as made
 from tests.support.tables import tables
 
+pytestmark = pytest.mark.slow
+
 D64 = Problem.square(4, 32, 4096, 64)
 PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) for head_dim, causal in made.SAME]
 
@@ -255,7 +257,6 @@ def test_what_both_gain_is_no_part_of_the_gap() -> None:
         assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[f"{kind}_alone"], abs=0.004)
 
 
-@pytest.mark.slow
 def test_maxima_of_integers_gain_less_in_core_triton() -> None:
     """On the recorded rows, where core Triton's best kernel has none: the cause of that term is its schedule."""
     alike = ((catalog.ON_INTEGERS, catalog.IN_SECTIONS), (catalog.WITH_INTEGERS, catalog.ORDERED))

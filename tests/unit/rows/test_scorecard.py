@@ -19,6 +19,8 @@ from tests.support.tables import tables
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 
