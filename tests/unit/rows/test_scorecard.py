@@ -19,8 +19,6 @@ from tests.support.tables import tables
 
 pytestmark = pytest.mark.slow
 
-pytestmark = pytest.mark.slow
-
 Row = dict[str, Any]
 
 

@@ -72,7 +72,6 @@ def test_more_samples_of_a_process_do_not_narrow_the_interval() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("names", [[(board, 0) for board in range(4)], [(0, 0), (0, 1), (1, 0), (1, 1)]])
 def test_intervals_hold_the_truth(names: list[tuple[int, int]]) -> None:
     """400 over 14 TFLOPS, boards that differ by 0.6%: of 60 invented records at least 90% hold it."""
