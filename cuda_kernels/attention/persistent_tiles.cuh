@@ -80,7 +80,8 @@ struct TilePlace {
     const int heads = args.batch * args.heads, q_tiles = params.tiles / heads;
     const int wanted = ceil_div(WAVES * params.blocks, q_tiles), fitting = heads_in_l2(args);
     const int together = fitting < wanted ? fitting : wanted;
-    const int last_heads = !CAUSAL ? 0 : together < heads ? together : heads, first_of_them = heads - last_heads;
+    int last_heads = !CAUSAL ? 0 : together < heads ? together : heads;  // of a const 0 compilers warn as a divisor
+    const int first_of_them = heads - last_heads;
     const int rest = tile - first_of_them * q_tiles;
     const int batch_head = rest < 0 ? tile / q_tiles : first_of_them + rest % last_heads;
     const int place = rest < 0 ? tile % q_tiles : rest / last_heads;  // within the head, the last q_tile first

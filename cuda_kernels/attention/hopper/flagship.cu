@@ -10,25 +10,31 @@
 #include <attention/attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/math.cuh>
-#include <ptx/max3.cuh>
 #include <ptx/mbarrier.cuh>
 #include <ptx/setmaxnreg.cuh>
 #include <ptx/shfl.cuh>
-#include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <attention/persistent_pipeline.cuh>
 #include <attention/persistent_tiles.cuh>
+#include <attention/row_maxima.cuh>
 #include <attention/warpgroup_tiles.cuh>
 
-namespace {
+// What pays off: head_dim -> when O is rescaled, and how a row's maximum is found.
+#if ATTENTION_HEAD_DIM == 64
+#include <attention/schedules/rescale_behind_products.cuh>
+using Rescale = EachStep;
+using Maxima = IntegerMaxima;
+#elif ATTENTION_HEAD_DIM == 128
+#include <attention/schedules/rescale_between_products.cuh>
+using Rescale = WhenOutgrown;
+using Maxima = IntegerMaxima;
+#else
+#include <attention/schedules/rescale_behind_products.cuh>
+using Rescale = WhenOutgrown;
+using Maxima = FloatMaxima;
+#endif
 
-// Three-input maxima halve the reduction, which matters where an iteration has few products to overlap with it.
-constexpr bool INTEGER_MAX = HEAD_DIM <= 128;
-// Rescaling O can cost tensor-core time: a larger head_dim has a larger O and, with smaller key tiles, more rescales.
-constexpr bool LAZY_RESCALE = HEAD_DIM >= 128;
-// The rescale comes between issuing the two products, so that Q K^T is in flight while O is multiplied.
-constexpr bool EARLY_RESCALE = HEAD_DIM == 128;
-constexpr float SLACK = 2.f;  // in log2 units: how far a row's maximum may outgrow the one in use
+namespace {
 
 static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
 
@@ -93,31 +99,6 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
       wgmma_mma_async_rs<Element, HEAD_DIM, true>(o_regs, p_regs[n], v_operand + mn_major_rows(n * MMA_K), 1);
     wgmma_commit_group();
   };
-  auto rescale_o = [&] {
-    if (LAZY_RESCALE && !vote_any(rescale[0] != 1.f || rescale[1] != 1.f)) return;
-#pragma unroll
-    for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] *= rescale[d / 2 % 2];
-  };
-  auto float_max = [&](int half) {
-    float x = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
-#pragma unroll
-    for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) x = max_f32(x, max_f32(s_regs[n], s_regs[n + 1]));
-    return x;
-  };
-  auto integer_max = [&](int half) {
-    // Two chains, for even and odd n8 tiles; each instruction takes the two scores of a tile.
-    int32_t largest[2] = {bits_of(s_regs[half * 2]), bits_of(s_regs[half * 2 + 4])};
-    largest[0] = max3_s32(largest[0], largest[0], bits_of(s_regs[half * 2 + 1]));
-    largest[1] = max3_s32(largest[1], largest[1], bits_of(s_regs[half * 2 + 5]));
-#pragma unroll
-    for (int n = 2; n < BLOCK_N / 8; ++n)
-      largest[n % 2] =
-          max3_s32(largest[n % 2], bits_of(s_regs[n * 4 + half * 2]), bits_of(s_regs[n * 4 + half * 2 + 1]));
-    const float x = float_of(max3_s32(largest[0], largest[0], largest[1]));
-    if (!vote_any(bits_of(x) < 0)) return x;
-    register_fence(s_regs);  // otherwise the compiler computes both maxima and selects one
-    return float_max(half);
-  };
   // Leaves the exponentials in S and the factor for O in `rescale`; releases K.
   auto online_softmax = [&]<bool MASKED>(int j) {
     if (MASKED && j >= whole_tiles) {
@@ -128,9 +109,9 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float new_max = INTEGER_MAX ? integer_max(half) : float_max(half);
+      float new_max = Maxima::find(s_regs, half);
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      if (LAZY_RESCALE && !(new_max > row_max[half] + SLACK)) new_max = row_max[half];
+      if (Rescale::SLACK > 0.f && !(new_max > row_max[half] + Rescale::SLACK)) new_max = row_max[half];
       // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
       new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
       rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
@@ -161,7 +142,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     wait(pipeline.k_full + k_ring.stage * 8, k_ring.phase);
     if (!MASKED) bar_sync(my_turn, TURN);
     issue_qk();
-    if (EARLY_RESCALE) rescale_o();
+    between_products<Rescale>(o_regs, rescale);
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     if (!MASKED) bar_arrive(next_turn, TURN);
@@ -172,7 +153,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     register_fence(o_regs), register_fence(p_regs);
     if (lane == 0) mbarrier_arrive(pipeline.v_empty + v_ring.stage * 8);
     convert_p();
-    if (!EARLY_RESCALE) rescale_o();
+    behind_products<Rescale>(o_regs, rescale);
     v_ring.advance();
   };
 
@@ -219,7 +200,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     for (; j < own_tiles; ++j) step.template operator()<true>(j);
 
     // the last P V overlaps with no Q K^T
-    if (EARLY_RESCALE) rescale_o();
+    between_products<Rescale>(o_regs, rescale);
     wait(pipeline.v_full + v_ring.stage * 8, v_ring.phase);
     issue_pv();
     for (int skipped = own_tiles; skipped < key_tiles; ++skipped) pass(pipeline.k_full, pipeline.k_empty, k_ring);

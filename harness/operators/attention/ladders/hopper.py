@@ -365,6 +365,6 @@ TECHNIQUES = LADDER.rungs(
         grid={"cuda": FLAGSHIP_TILES},
         limits=FLAGSHIP_LIMITS,
         general=True,
-        shows="if (EARLY_RESCALE)",
+        shows="between_products<Rescale>",
     ),
 )
