@@ -224,7 +224,7 @@ def _parse(text: str) -> ast.Module:
 
 @cache
 def _code(text: str, is_python: bool) -> str:
-    """Kept: a header stands in most kernels."""
+    """Cached: most kernels include the same headers."""
     lines = (text if is_python else _without_comments(text)).splitlines()
     if is_python and (tree := _parse(text)).body:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -88,7 +88,7 @@ def finals(
     """The last groups of a problem, one per environment: the fastest of each series that can live there, and its peers.
 
     They are timed anew after the choice, so that the samples that chose a kernel are not those that score it. Where the
-    committed table has a tile for a rung, only that one stands for it. A CUDA kernel does not read Triton's variables:
+    committed table has a tile for a rung, only that one is taken. A CUDA kernel does not read Triton's variables:
     the best of them is in every final group. `ranks` are of what was timed and passed; the fastest has the lowest.
     """
     tuned = {(case.technique, case.backend) for case in ranks if _is_best_tile(case)}
@@ -97,8 +97,8 @@ def finals(
         fastest: dict[str, Case] = {}
         for case in sorted(ranks, key=ranks.__getitem__):
             anywhere = case.backend == "cuda" or variables[case] is None
-            stands = _is_best_tile(case) or (case.technique, case.backend) not in tuned
-            if stands and (anywhere or variables[case] == needed):
+            eligible = _is_best_tile(case) or (case.technique, case.backend) not in tuned
+            if eligible and (anywhere or variables[case] == needed):
                 fastest.setdefault(str(case.kernel or case.backend), case)
         if not all(case.is_peer for case in fastest.values()):
             found.append((needed, list(fastest.values())))

@@ -551,7 +551,7 @@ def by_problem(cases: Iterable[Case]) -> list[list[Case]]:
 
 def rank(row: Row, *, chosen: bool = True) -> tuple[bool, float]:
     """The order in which a final group takes kernels: by their median in milliseconds; those of a final group before
-    come first where the choice stands."""
+    come first unless the choice is made anew."""
     return chosen and not is_final(row), median_ms(row)
 
 

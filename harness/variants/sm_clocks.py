@@ -17,7 +17,7 @@ SOURCE = "sm_clocks"
 """The kernel's name below cuda_kernels/."""
 
 
-class Stands(ctypes.Structure):
+class ClockReadings(ctypes.Structure):
     """cuda_kernels/sm_clocks.cu, field by field."""
 
     _fields_ = [("of", ctypes.c_void_p)]
@@ -30,16 +30,16 @@ class SmClocks:
         import torch
 
         self._library = library
-        self._stands = torch.zeros(2, multiprocessors, 2, dtype=torch.int64, device=device)
+        self._readings = torch.zeros(2, multiprocessors, 2, dtype=torch.int64, device=device)
 
     def around(self, call: Callable[[], object]) -> Callable[[], None]:
         """`call` between two readings."""
 
         def read_around() -> None:
-            self._stands.zero_()
-            self._read(self._stands[0])
+            self._readings.zero_()
+            self._read(self._readings[0])
             call()
-            self._read(self._stands[1])
+            self._read(self._readings[1])
 
         return read_around
 
@@ -47,7 +47,7 @@ class SmClocks:
         """Cycles a nanosecond between the last two readings, on the median multiprocessor: of the call, and of a few
         microseconds in which it began and ended. Waits for the device. Raises RuntimeError where no multiprocessor was
         read twice."""
-        before, after = self._stands.tolist()
+        before, after = self._readings.tolist()
         rates = [
             (cycles - first_cycles) / (nanoseconds - first_nanoseconds)
             for (first_cycles, first_nanoseconds), (cycles, nanoseconds) in zip(before, after, strict=True)
@@ -57,11 +57,11 @@ class SmClocks:
             raise RuntimeError("SM clocks: got no multiprocessor with two readings, expected a call that `around` made")
         return statistics.median(rates)
 
-    def _read(self, stands: Tensor) -> None:
+    def _read(self, readings: Tensor) -> None:
         import torch
 
-        stream = torch.cuda.current_stream().cuda_stream if stands.is_cuda else None
-        if code := self._library.launch(ctypes.byref(Stands(stands.data_ptr())), ctypes.c_void_p(stream)):
+        stream = torch.cuda.current_stream().cuda_stream if readings.is_cuda else None
+        if code := self._library.launch(ctypes.byref(ClockReadings(readings.data_ptr())), ctypes.c_void_p(stream)):
             raise LaunchError(f"{SOURCE}: CUDA error {code}", code)
 
 

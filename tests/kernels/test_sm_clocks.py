@@ -25,7 +25,7 @@ def library() -> Library:
 def test_every_multiprocessor_says_where_its_clock_stands(library: Library) -> None:
     stands = torch.zeros(MULTIPROCESSORS, 2, dtype=torch.int64)
     watch(library, "stands", stands, "out")
-    library.launch(ctypes.byref(sm_clocks.Stands(stands.data_ptr())), None)
+    library.launch(ctypes.byref(sm_clocks.ClockReadings(stands.data_ptr())), None)
     assert library.diagnosis() == ""
     assert (stands > 0).all()
     library.forget()
