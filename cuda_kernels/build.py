@@ -102,7 +102,8 @@ def build(kernel: str | Path, defines: Mapping[str, int], arch: str, *, inline: 
         if not marker.is_file():
             shutil.rmtree(folder, ignore_errors=True)  # a killed build leaves files, and torch's lock among them
             folder.mkdir(parents=True)
-            source = f'#include "{file}"\n'
+            inside = file.is_relative_to(HERE)  # else it is a user's file, or what a patch makes
+            source = f"#include <{file.relative_to(HERE).as_posix()}>\n" if inside else f'#include "{file}"\n'
             start = time.perf_counter()
             make = _load_inline if inline else _nvcc
             try:
