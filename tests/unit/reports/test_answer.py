@@ -28,6 +28,8 @@ from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered, texts
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 

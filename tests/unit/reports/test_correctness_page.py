@@ -20,6 +20,8 @@ from tests.support import synthetic_rows as synthetic
 from tests.support.gate_rows import Row, gate, gates, sanitized, sanitizer
 from tests.support.pages import dataset, rendered
 
+pytestmark = pytest.mark.slow
+
 CELL = ("fp16", 64, False, "bhsd")
 
 

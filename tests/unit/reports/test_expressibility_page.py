@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import matrix as proofs
@@ -20,6 +22,8 @@ from reports.facts.expressibility import Known, Said, said
 from reports.pages import expressibility, overview
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import EMPTY, rendered
+
+pytestmark = pytest.mark.slow
 
 HASHES = {(expressibility.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
 

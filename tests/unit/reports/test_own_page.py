@@ -18,6 +18,8 @@ from reports import build
 from reports.facts import resemblance
 from reports.pages import own as page
 
+pytestmark = pytest.mark.slow
+
 RECORDED = ROOT / "reports" / "recorded"
 
 
@@ -121,7 +123,6 @@ def test_candidates_use_what_the_kernel_uses(recorded: list[dict]) -> None:
     assert not {"scalar", "xor_swizzle", "tma_loads", "wgmma"} & names
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(toolchain.find(toolchain.homes()) is None, reason="there is no nvcc")
 def test_a_copy_of_a_rung_resembles_it_at_the_default_tile(recorded: list[dict], tmp_path: Path) -> None:
     """Where most of them have no recorded row: they are compiled there."""

@@ -18,6 +18,8 @@ from reports.pages import filling as pages
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 GHZ = 1.7
 HASHES = {(filling.KERNEL, "cuda"): "c" * 64, (filling.KERNEL, "gluon"): "d" * 64}

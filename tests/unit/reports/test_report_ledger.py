@@ -20,6 +20,8 @@ from reports.pages import prose
 from tests.support import ledger_rows as made
 from tests.support.pages import rendered
 
+pytestmark = pytest.mark.slow
+
 ROWS = made.rows((made.PROBLEM, made.CAUSAL), beyond={"without_lazy_rescale_or_integer_max": 0.05})
 ALL = [term for way in WAYS.values() for term in way]
 

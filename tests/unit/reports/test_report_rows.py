@@ -17,6 +17,8 @@ from tests.support import row_file
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, lines
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 PROBLEM = synthetic.PROBLEMS[0]
 

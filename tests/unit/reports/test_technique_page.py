@@ -22,6 +22,8 @@ from reports.pages import listing
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, lines
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 FULL, CAUSAL = synthetic.PROBLEMS[:2]
 
