@@ -14,14 +14,14 @@ report:  ## compile, check and inspect every kernel, time them if there is a GPU
 	@$(RUN) -m harness report
 
 test-fast: lint  ## lint, types and the quick unit tests: a minute
-	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full and not slow" tests/unit
+	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full and not slow" tests/unit tests/operators
 
 test: lint  ## lint, and all tests that need no GPU: CI runs this
-	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full" tests/unit tests/kernels
+	@$(RUN) -m pytest $(PARALLEL) -m "not gpu and not full" tests/unit tests/operators tests/kernels
 
 test-full: lint  ## everything, in every Triton (downloads those that are not here), and on a GPU the tests for it
-	@$(RUN) -m pytest $(PARALLEL) --install -m "not gpu" tests/unit tests/kernels
-	@$(RUN) -m pytest --benchmark-quiet -m gpu tests/unit tests/kernels
+	@$(RUN) -m pytest $(PARALLEL) --install -m "not gpu" tests/unit tests/operators tests/kernels
+	@$(RUN) -m pytest --benchmark-quiet -m gpu tests/unit tests/operators tests/kernels
 	@$(RUN) -m pytest --benchmark-quiet tests/regression
 
 lint:  ## ruff, mypy, clang-format

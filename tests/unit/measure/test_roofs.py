@@ -12,6 +12,7 @@ from harness.catalog import experiments, roofs, sources
 from harness.machine import processes
 from harness.machine.progress import Interrupts, Progress
 from harness.measure import roofs as measure
+from harness.operators.attention import roofs as attention
 from harness.rows import results, tables
 
 EXPERIMENT = experiments.load("hopper_roofs")
@@ -26,7 +27,7 @@ def sample(steps: int, clocks: int, start: int = 0) -> tuple[int, ...]:
 
 def test_rates_are_those_of_the_median_multiprocessor() -> None:
     """One warpgroup multiplies, two compute, of four warps each; the clock has 1.5 GHz."""
-    roof = roofs.exponentials(beside=128)
+    roof = attention.exponentials(beside=128)
     flop, amount = 32 * 2 * 64 * 128 * 16, 256 * 128
     blocks = [[*[sample(10, 15_000 * slow)] * 4, *[sample(3, 7500)] * 8] for slow in (1, 2, 2)]
     assert (roof.flop, roof.amount) == (flop, amount)
@@ -38,28 +39,28 @@ def test_rates_are_those_of_the_median_multiprocessor() -> None:
             "tflops": (1 + 0.5 + 0.5) * 10 * flop / 10_000 / 1e3,
         }
     )
-    alone = measure.rates(roofs.exponentials(), [[sample(3, 7500)] * 8])
+    alone = measure.rates(attention.exponentials(), [[sample(3, 7500)] * 8])
     assert set(alone) == {"exponentials", "clock_ghz"}
 
 
 def test_warps_that_end_apart_tell_no_more_than_they_did_together() -> None:
     """Half of the warps start late, half end early: each alone was faster than the multiprocessor is."""
-    roof = roofs.exponentials()
+    roof = attention.exponentials()
     early, late = sample(100, 90_000), sample(100, 90_000, start=30_000)
     found = measure.rates(roof, [[*[early] * 4, *[late] * 4]])
     assert found["exponentials"] == pytest.approx(8 * 100 * roof.amount / 4 / 120_000)
     assert found["clock_ghz"] == pytest.approx(1.5)
-    multiplying = measure.rates(roofs.products(64), [[*[early] * 4, *[late] * 4]])
-    assert multiplying["flop"] == pytest.approx(2 * 100 * roofs.unit_flop(64) / 120_000)
-    assert multiplying["tflops"] == pytest.approx(2 * 100 * roofs.unit_flop(64) / 80_000 / 1e3)
+    multiplying = measure.rates(attention.products(64), [[*[early] * 4, *[late] * 4]])
+    assert multiplying["flop"] == pytest.approx(2 * 100 * attention.unit_flop(64) / 120_000)
+    assert multiplying["tflops"] == pytest.approx(2 * 100 * attention.unit_flop(64) / 80_000 / 1e3)
 
 
 def test_most_is_what_the_busiest_unit_can_do() -> None:
-    assert roofs.exponentials(beside=128).most("exponentials") == 16
-    assert roofs.exponentials(beside=128).most("flop") == roofs.PEAK
-    assert roofs.polynomials().most("exponentials") == pytest.approx(128 / 6)  # six instructions of one unit each
-    assert (roofs.additions().most("instructions"), roofs.maxima().most("instructions")) == (128, 64)
-    assert roofs.softmax(64, 3).most("units") == 16 / (66 * 128)
+    assert attention.exponentials(beside=128).most("exponentials") == 16
+    assert attention.exponentials(beside=128).most("flop") == roofs.PEAK
+    assert attention.polynomials().most("exponentials") == pytest.approx(128 / 6)  # six instructions of one unit each
+    assert (attention.additions().most("instructions"), attention.maxima().most("instructions")) == (128, 64)
+    assert attention.softmax(64, 3).most("units") == 16 / (66 * 128)
 
 
 def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
@@ -76,7 +77,7 @@ def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
 def test_a_unit_of_attention_is_counted_as_the_harness_counts_it() -> None:
     from harness.operators.attention.problem import Problem
 
-    assert roofs.unit_flop(128) == Problem(1, 1, 1, roofs.ROWS, roofs.KEYS, 128).flops
+    assert attention.unit_flop(128) == Problem(1, 1, 1, attention.ROWS, attention.KEYS, 128).flops
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from harness.catalog.entries import Tile
 from harness.catalog.techniques import get, reference_tile
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
-from reports.facts import answer, findings
+from reports.facts import answer
 from reports.facts.versions import beside, compiled
-from reports.pages import common, overview
+from reports.pages import common, expressibility
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import EMPTY, rendered
 
@@ -20,7 +20,6 @@ Row = dict[str, Any]
 PROBLEMS = (Problem.square(4, 16, 4096, 128), Problem.square(4, 16, 4096, 128, causal=True))
 TILE = Tile(128, 128, 2, 8)
 BACKENDS = ("gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0")
-NOTHING = findings.findings({}, EMPTY, None, [], {})
 HASHES = {("flagship", backend): "f" * 64 for backend in BACKENDS}
 CHOSEN = {("flagship", "gluon", cell): TILE for cell in ("d128-full", "d128-causal")}
 
@@ -116,17 +115,20 @@ def test_the_matrix_shows_what_each_triton_makes_of_one_kernel() -> None:
     }
     given += [code_row("cuda", **of_page), code_row("cuda", **of_page | later | {"problem": PROBLEMS[1].to_dict()})]
     given.append(code_row("cuda", **of_page | later | {"tile": TILE.to_dict()}))
-    found = compiled(given, HASHES | {("flagship", "cuda"): "f" * 64})
+    hashes = HASHES | {("flagship", "cuda"): "f" * 64}
+    found = compiled(given, hashes)
     assert [(row["backend"], row["time"] == synthetic.TIME) for row in found] == [
         ("gluon@3.6.0", False),
         ("gluon@3.9.0", True),
         ("cuda", True),
     ]
-    text = " ".join(rendered("expressibility.html", overview.expressibility([], {}, found, NOTHING, EMPTY)).split())
+    without_rows = Dataset("", False, (), hashes)
+    page = rendered("expressibility.html", expressibility.page([], {}, given, None, without_rows))
+    text = " ".join(page.split())
     assert '<span class="gluon">Gluon 3.9.0</span></td><td class="mono">128x128-s2-w8</td>' in text
     assert '<td class="n">168</td><td class="n">8</td> <td class="n">469</td><td class="n">10 of 66</td>' in text
     assert "One kernel in each Triton" not in rendered(
-        "expressibility.html", overview.expressibility([], {}, [], NOTHING, EMPTY)
+        "expressibility.html", expressibility.page([], {}, [], None, EMPTY)
     )
 
 
