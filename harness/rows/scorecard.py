@@ -138,7 +138,7 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], timings: stats.Timings, 
     order = problems if promise.quoted else sorted(problems)
     found = [find(promise, problem, here[problem], timings) for problem in order]
     cells = [{"problem": problem, **cell} for problem, (cell, *_) in zip(order, found, strict=True)]
-    holes = [f"{cell['problem']}: {cell['reason']}" for cell in cells if "reason" in cell]
+    holes = _together(cells)
     if not rows:
         holes = [f"{promise.experiment} was not run on this GPU: `twinkernels run {promise.experiment}`"]
     values = [cell["value"] for cell in cells if "value" in cell]
@@ -157,6 +157,18 @@ def _entry(promise: Promise, gpu: str, rows: list[Row], timings: stats.Timings, 
         "caveats": doubts.about(rows for _, _, rows in found),
         "cells": cells,
     }
+
+
+def _together(cells: list[dict[str, Any]]) -> list[str]:
+    """Reasons of incomplete cells, each with its problems: a library that is missing everywhere is one line."""
+    problems: dict[str, list[str]] = defaultdict(list)
+    for cell in cells:
+        if "reason" in cell:
+            problems[cell["reason"]].append(cell["problem"])
+    return [
+        f"{names[0]}: {reason}" if len(names) == 1 else f"{len(names)} of {len(cells)} problems: {reason}"
+        for reason, names in problems.items()
+    ]
 
 
 def _gap_explained(gpu: str, prices: Any, found: list[gap.Ledger], doubts: Doubts) -> dict[str, Any]:
