@@ -313,7 +313,7 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(
     for a whole one is found out."""
     root, problem = cpu_run.copied(tmp_path), Problem(2, 3, 1, 384, 256, 64, "fp16", True)
     header, megabytes = SECTIONED[technique]
-    path = root / f"{header}.cuh"
+    path = root / "attention" / f"{header}.cuh"
     source, fits = path.read_text(), f"L2_BYTES = {megabytes} << 20;"
     assert fits in source
     kv_bytes = problem.seq_kv * problem.head_dim * 2 * 2

@@ -133,7 +133,7 @@ def run(
     uses = {"o": "out", "lse": "out", "workspace": "scratch"}
     for label, tensor in {**tensors, "workspace": workspace}.items():
         watch(library, label, tensor, uses.get(label, "in"))
-    args = structure(tensors, {"scale": problem.scale}, workspace)
+    args = structure(tensors, given.scalars, workspace)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
     said = library.diagnosis().splitlines() + left_in(workspace)
