@@ -13,8 +13,10 @@ import torch
 
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
-from harness.catalog import experiments, roofs, sources
+from harness.catalog import experiments, sources
+from harness.catalog.roofs import WARPS, Roof
 from harness.measure import roofs as measure
+from harness.operators.attention.roofs import FOLDER
 from harness.setup import doctor
 from harness.variants import roofs as variants
 from tests.support.cpu_run import watch
@@ -31,13 +33,13 @@ def quick(names: tuple[str, ...]) -> list[Any]:
     return [pytest.param(name, marks=() if name in names else pytest.mark.full) for name in KERNELS]
 
 
-def cpu_library(roof: roofs.Roof) -> Library:
-    path = cpu_build.HERE / roofs.FOLDER / f"{roof.kernel}.cu"
+def cpu_library(roof: Roof) -> Library:
+    path = cpu_build.HERE / FOLDER / f"{roof.kernel}.cu"
     return Library(cpu_build.build(path, roof.defines))
 
 
 def test_every_kernel_of_the_folder_is_a_roof() -> None:
-    folder = sources.ROOT / "cuda_kernels" / roofs.FOLDER
+    folder = sources.ROOT / "cuda_kernels" / FOLDER
     assert {path.stem for path in folder.glob("*.cu")} == {roof.kernel for roof in KERNELS.values()}
     assert len(ALL) == len(experiments.load("hopper_roofs").roofs)
     assert all(roof.loops and (roof.flop or roof.amount) for roof in KERNELS.values())
@@ -79,7 +81,7 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     assert library.diagnosis() == ""
     assert results.isfinite().all()
     taken = samples[..., 0]
-    assert (taken[:, : roof.product_groups * roofs.WARPS or None] == steps).all()
+    assert (taken[:, : roof.product_groups * WARPS or None] == steps).all()
     assert (taken > 0).all()
     clocks, nanoseconds = samples[..., 2] - samples[..., 1], samples[..., 4] - samples[..., 3]
     assert (nanoseconds > 0).all()
