@@ -31,7 +31,6 @@ def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any
     return {
         **common.experiment(data, name),
         "article": article,
-        "card": article.card,
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,
