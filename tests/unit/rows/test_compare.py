@@ -16,7 +16,7 @@ from harness.rows import compare, stats
 from harness.rows.frame import frame, table
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
-from tests.support.row_file import write
+from tests.support.row_file import write, write_recorded
 
 pytestmark = pytest.mark.slow
 
@@ -80,15 +80,16 @@ def only(new: list[Row]) -> compare.Verdict:
 
 def main(tmp_path: Path, new: list[Row], **options: Any) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=220)
-    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
     paths = write(tmp_path / "base", base()), write(tmp_path / "new", new)
-    code = compare.main(*paths, records, console=console, **options)
+    write_recorded(tmp_path / "recorded", RECORDS)
+    code = compare.main(*paths, tmp_path / "recorded", console=console, **options)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_recorded_rows_equal_themselves() -> None:
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_recorded_rows_equal_themselves(gpu: str) -> None:
     timing = frame("timing")
-    here = timing[timing.experiment.isin(["ladder", "hopper_sustained"])]
+    here = timing[timing.experiment.isin(["ladder", "hopper_sustained"]) & (timing.gpu_slug == gpu)]
     assert {verdict.verdict for verdict in compare.compare(here, here, timing)} == {compare.SAME}
 
 
@@ -313,7 +314,8 @@ def test_folders_are_all_their_files(tmp_path: Path) -> None:
     half = len(new) // 2
     write(tmp_path / "run" / "a.jsonl", new[:half])
     write(tmp_path / "run" / "b.jsonl", new[half:])
-    records = write(tmp_path / "recorded" / "h200" / "ladder.jsonl", RECORDS).parent.parent
+    records = tmp_path / "recorded"
+    write_recorded(records, RECORDS)
     console = Console(file=io.StringIO(), width=200)
     assert compare.main(write(tmp_path / "base.jsonl", base()), tmp_path / "run", records, console=console) == 0
     empty = tmp_path / "empty"
