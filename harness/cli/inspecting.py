@@ -313,7 +313,7 @@ def saved(rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:
-    """Rows of kind code and memory, made in parallel, in the order of `cells`; a bar or lines say how far that is."""
+    """Rows of kind code or counters, made in parallel, in the order of `cells`; a bar or lines say how far that is."""
     from harness.inspection import survey
 
     rows = {}

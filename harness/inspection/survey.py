@@ -1,5 +1,5 @@
 """Compiles and reads many kernels at once: (case, architecture) -> the fields of a row of kind `code`; and runs CUDA
-twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `memory`.
+twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `counters`.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
 
 
 def row(cell: Cell, fields: Mapping[str, Any], ptxas: str = "bundled") -> dict[str, Any]:
-    """The whole row of kind `code` or `memory`, but for its environment. Of `ptxas` "shared" it says so, and is told
+    """The whole row of kind `code` or `counters`, but for its environment. Of `ptxas` "shared" it says so, and is told
     from the row of the same case by its language's own assembler."""
     case, arch = cell
-    kind, assembler = "code" if arch else "memory", ptxas if ptxas != "bundled" else None
+    kind, assembler = "code" if arch else "counters", ptxas if ptxas != "bundled" else None
     sha256 = source_sha256(case)
     return making.about(case, on="cpu", source_sha256=sha256, kind=kind, arch=arch, assembler=assembler, **fields)

@@ -142,7 +142,7 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
     done = CliRunner().invoke(cli.app, ("inspect", "xor_swizzle", "--on", "cpu", "--json"))
     (row,) = json.loads(done.stdout)
     results.check(row)
-    assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("memory", "cpu", "memory", "cuda")
+    assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("counters", "cpu", "memory", "cuda")
     assert row["status"] == "passed"
     assert row["problem"] == memory.problem_of("xor_swizzle").to_dict()
     assert row["details"]["totals"] == totals(row["details"]["sites"])
