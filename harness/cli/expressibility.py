@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog import techniques
@@ -231,7 +231,8 @@ def table(cells: Iterable[matrix.Cell], dialects: Mapping[str, str]) -> Table:
     from harness.expressibility.claims import VERSIONS
 
     heads = [f"{title}\n{' '.join(VERSIONS[dialect])}".strip() for dialect, title in dialects.items()]
-    shown = Table("technique", *heads, title="What each language can say", title_justify="left")
+    columns = Column("technique", no_wrap=True), *(Column(head, overflow="fold") for head in heads)
+    shown = Table(*columns, title="What each language can say", title_justify="left")
     by_technique: dict[str, list[matrix.Cell]] = {}
     for cell in cells:
         by_technique.setdefault(cell.technique, []).append(cell)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from harness.cli import output
 from harness.cli.expressibility import needed, without_missing
 from harness.expressibility import environments, survey, verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
@@ -155,10 +156,13 @@ def test_a_proof_that_was_missing_is_written_for_one_technique_too(monkeypatch: 
         assert bool(wrote) is only_missing
 
 
+@pytest.mark.parametrize("columns", [60, 80, 160])
 def test_recorded_shows_the_table_and_compiles_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
+    monkeypatch.setattr(output.console, "width", columns)
     assert compiled_by(monkeypatch, [], only_recorded=True) == []
     said = capsys.readouterr().out
-    assert "cluster_multicast" in said
+    assert {claim.technique for claim in CLAIMS} <= set(re.findall(r"\w+", said))
+    assert "…" not in said
     assert re.search(r"0 of \d+ cells are proven", said)
