@@ -191,9 +191,16 @@ class Ledger:
         return Line(price.term, cause, size, price.counts, why)
 
 
-def ledgers(timing: DataFrame, code: DataFrame | None = None, *, timings: stats.Timings | None = None) -> list[Ledger]:
+def ledgers(
+    timing: DataFrame,
+    code: DataFrame | None = None,
+    gate: DataFrame | None = None,
+    *,
+    timings: stats.Timings | None = None,
+) -> list[Ledger]:
     """The ledger of every problem that was timed for an operator's gap, in the operator's order. All tables are of one
-    GPU; `code` has the main loops, which only the ways from other languages than the first need."""
+    GPU; `code` has the main loops, which only the ways from other languages than the first need; `gate` says
+    why a kernel was not timed."""
     timings = timings or stats.Timings(timing)
     found = []
     for operator in operators.every():
@@ -203,12 +210,24 @@ def ledgers(timing: DataFrame, code: DataFrame | None = None, *, timings: stats.
             rows = rows[(rows.purpose == "timing") & (rows["mode"] != "sustained")].sort_values("time", kind="stable")
             of_problems = {operator.problem.parse(slug): here for slug, here in rows.groupby("problem")}
             for problem in sorted(of_problems, key=prices.place):
-                found.append(_ledger(prices, problem, of_problems[problem], code, timings))
+                failed = None if gate is None else _failed(gate, operator.name, prices.EXPERIMENT, problem.slug)
+                found.append(_ledger(prices, problem, of_problems[problem], code, timings, failed))
     return list(filter(None, found))
 
 
+def _failed(gate: DataFrame, operator: str, experiment: str, problem: str) -> DataFrame:
+    """Gates of this checkout's kernels that did not pass, oldest first."""
+    here = gate[(gate.operator == operator) & (gate.experiment == experiment) & (gate.problem == problem)]
+    return here[here.current & ~here.status.isin(("passed", "unsupported"))].sort_values("time", kind="stable")
+
+
 def _ledger(
-    prices: Any, problem: Problem, rows: DataFrame, code: DataFrame | None, timings: stats.Timings
+    prices: Any,
+    problem: Problem,
+    rows: DataFrame,
+    code: DataFrame | None,
+    timings: stats.Timings,
+    failed: DataFrame | None,
 ) -> Ledger | None:
     tiles = rows.tile[rows.technique.isin(prices.ablations(problem)) & (rows.tile != "")]
     if tiles.empty:
@@ -216,6 +235,12 @@ def _ledger(
     tile = Tile.parse(tiles.iloc[-1])
     found: dict[str, Row] = {}
     refused: dict[str, str] = {}
+    if failed is not None:
+        for row in failed.to_dict("records"):
+            technique = row["technique"] if isinstance(row["technique"], str) else None
+            shared = row["assembler"] == "shared"
+            if kernel := prices.name(row["backend"], technique, row["tile"], tile, problem, shared):
+                refused[kernel] = f"{row['status']}, {row['reason']}"
     maxima = {} if code is None else _maxima(problem, code)
     for row in rows[list(COLUMNS)].to_dict("records"):
         technique = row["technique"] if isinstance(row["technique"], str) else None

@@ -29,7 +29,7 @@ LANGUAGES = {TRITON: "core Triton", GLUON: "Gluon", TLX: "TLX"}
 def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
     """The ledgers of the first dataset that timed them; the headline's problem first."""
     for data in datasets:
-        if any(data.timings()) and (made := gap.ledgers(data.table("timing"), data.table("code"))):
+        if any(data.timings()) and (made := gap.ledgers(data.table("timing"), data.table("code"), data.table("gate"))):
             return data, made
     return None, []
 

@@ -23,8 +23,8 @@ PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) f
 
 
 def of(rows: list[made.Row]) -> Ledger:
-    timing, _, code = tables(rows, made.hashes())
-    (found,) = gap.ledgers(timing, code)
+    timing, gate, code = tables(rows, made.hashes())
+    (found,) = gap.ledgers(timing, code, gate)
     return found
 
 
@@ -141,7 +141,7 @@ def test_a_kernel_that_is_missing_leaves_the_other_gain_or_is_named() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"kind": "gate", "status": "wrong", "reason": "max_abs 0.3"}, "not measured yet"),
+        ({"kind": "gate", "status": "wrong", "reason": "max_abs 0.3"}, "wrong, max_abs 0.3"),
         ({"status": "not_converged", "reason": "still moving"}, "not_converged, still moving"),
         ({"source_sha256": "earlier"}, "only rows of an earlier version of the kernel"),
     ],
