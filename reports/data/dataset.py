@@ -86,11 +86,17 @@ class Row(Mapping[str, Any]):
 
 
 def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.DataFrame:
-    """A frame whose `current` is of kernels with these hashes instead of the checkout's."""
+    """A frame whose `current` is of kernels with these hashes instead of the checkout's. Where both are the same, what
+    kernels.lock vouches for counts too."""
     if hashes is None:
         return found
-    twins = zip(found.technique, found.backend, found.source_sha256, strict=True)
-    given = [not isinstance(name, str) or hashes.get((name, by)) == source for name, by, source in twins]
+    here = frame.checkout_hashes()
+    same = {twin for twin, source in hashes.items() if here.get(twin) == source}
+    twins = zip(found.technique, found.backend, found.source_sha256, found.current, strict=True)
+    given = [
+        not isinstance(name, str) or hashes.get((name, by)) == source or (current and (name, by) in same)
+        for name, by, source, current in twins
+    ]
     declined = found.current & (found.status == "unsupported")
     found = found.assign(current=declined | pandas.Series(given, index=found.index, dtype=bool))
     if "usable" in found:
