@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.machine import processes
 from harness.rows import lock
 from harness.setup import doctor
@@ -16,12 +16,17 @@ from tests.support import chosen
 
 
 def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:
-    """(kernel, program, machine code) where the locked source is this checkout's, by a compiler that is here."""
+    """(kernel, program, machine code) where the locked source is this checkout's, by a compiler that is here. Triton
+    makes another program for padded tensors, which `compile_all` has not: padded gates are left out."""
+    asked = (experiments.load(name) for name in experiments.names())
+    padded = {problem.slug for experiment in asked if experiment.padded for problem in experiment.problems}
     for kernel in lock.read().values():
         technique = techniques.find(kernel.technique)
         here = kernel.backend in ("cuda", *techniques.SERIES) and (kernel.backend == "cuda" or kernel.ptxas[:2] == "12")
         if technique and here and kernel.source == sources.source_sha256(kernel.backend, technique.path)[: lock.DIGITS]:
-            yield from ((kernel.key, (problem, tile), sass) for (tile, sass), problem in kernel.cells.items())
+            for (tile, sass), problem in kernel.cells.items():
+                if kernel.backend == "cuda" or problem not in padded:
+                    yield kernel.key, (problem, tile), sass
 
 
 def test_programs_chosen_by_the_commit_compile_to_what_is_locked() -> None:
