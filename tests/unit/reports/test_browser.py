@@ -38,7 +38,7 @@ KEPT = (
 )
 """Pages of which pictures are kept."""
 UNANSWERED = re.compile(r"recorded yet|measured yet|computed yet|(?<!“)not (?:probed|measured|checked|inspected)")
-WAITING = {("evidence/correctness.html", "not checked"): 1, ("technique/flagship.html", "not inspected"): 1}
+WAITING = {("technique/flagship.html", "not inspected"): 1}
 """Page and words -> how often they may stand there. What they wait for is a run on a GPU or a probe; an entry that is
 answered goes."""
 SCREENSHOTS = build.ROOT.parent / "build" / "screenshots"
