@@ -180,6 +180,10 @@ class Library(Protocol):
     @property
     def install(self) -> str: ...
 
+    @property
+    def software(self) -> str:
+        """The name under which the environments of rows have its version."""
+
     def fault(self) -> str | None:
         """Why it cannot be used and what to do about it; None when it can."""
 

@@ -230,14 +230,14 @@ def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
 
 _PROGRAM = ("technique", "kernel", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")
 _LIBRARIES = ("torch", "cuda_runtime", "cudnn", "triton")
-_OWN_LIBRARY = {"fa2": "flash-attn", "fa3": "flash-attn-3", "fa4": "flash-attn-4"}
-"""A peer's own, beside those that all share."""
 
 
 def _program(row: Row, environment: Mapping[str, Any]) -> str:
     details = environment.get("details") or {}
     software, gpu = details.get("software") or {}, details.get("gpu") or {}
-    libraries = (*_LIBRARIES, _OWN_LIBRARY.get(row["backend"].partition("@")[0]))
+    peers = operators.get(row.get("operator") or operators.FIRST).libraries
+    own = peers.get(row["backend"].partition("@")[0])
+    libraries = (*_LIBRARIES, own and own.software)
     around = [gpu.get("name"), gpu.get("driver"), *(software.get(name) for name in libraries)]
     return json.dumps([*(row.get(name) for name in _PROGRAM), *around], sort_keys=True)
 

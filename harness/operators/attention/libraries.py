@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Library:
-    """`module` is what a peer imports, `distribution` what has its version, `install` how to get it."""
+    """`module` is what a peer imports, `distribution` what has its version, `install` how to get it. `software` is the
+    name under which the environments of rows have the version."""
 
     name: str
     module: str
     distribution: str
     install: str
+    software: str
 
     def fault(self) -> str | None:
         """Why a peer cannot use it and what to do about it; None when it can."""
@@ -29,9 +31,13 @@ class Library:
 
 LIBRARIES = {
     "fa2": Library(
-        "flash-attn 2", "flash_attn.flash_attn_interface", "flash-attn", "pip install flash-attn --no-build-isolation"
+        "flash-attn 2",
+        "flash_attn.flash_attn_interface",
+        "flash-attn",
+        "pip install flash-attn --no-build-isolation",
+        "flash-attn",
     ),
-    "fa3": Library("flash-attn 3", "fa3_fwd_interface", "fa3-fwd", "pip install fa3-fwd"),
-    "fa4": Library("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4"),
+    "fa3": Library("flash-attn 3", "fa3_fwd_interface", "fa3-fwd", "pip install fa3-fwd", "flash-attn-3"),
+    "fa4": Library("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4", "flash-attn-4"),
 }
 """Backend of the peer -> its library."""
