@@ -174,10 +174,11 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
 @functools.cache
 def _runtime(root: Path, options: tuple[str, ...], level: str) -> Path:
     """The runtime as one object, and one unit: compiled file by file it takes three times as long, most of it on the
-    headers. Under sanitizers it is compiled more often than it runs."""
+    headers. Under sanitizers it is compiled more often than it runs. Without the precompiled header, which is made at
+    the kernels' -O1: with another level g++ 12 dies on it (internal error, "during IPA pass: cp")."""
     units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
     together = [word for unit in units for word in ("-include", str(unit))]
-    source = ["-x", "c++", *_prefix(root, options), *together, "-c", os.devnull]
+    source = ["-x", "c++", *together, "-c", os.devnull]
     return _made(
         "runtime",
         "o",
