@@ -16,7 +16,7 @@ struct Stand {
   uint64_t cycles, nanoseconds;
 };
 
-// Filled through ctypes by harness/variants/sm_clocks.py: same fields in the same order.
+// Filled through ctypes by harness/build/sm_clocks.py: same fields in the same order.
 struct Stands {
   Stand* of;  // (multiprocessors,)
 };

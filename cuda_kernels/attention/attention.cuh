@@ -16,7 +16,7 @@ struct Strides {
   int64_t batch, head, seq;
 };
 
-// Filled through ctypes by harness/variants/cuda.py: same fields in the same order.
+// Filled through ctypes by harness/build/cuda.py: same fields in the same order.
 struct AttentionArgs {
   const void* q;
   const void* k;

@@ -27,7 +27,7 @@ struct RoofSample {
   uint64_t steps, start_clock, end_clock, start_nanosecond, end_nanosecond;
 };
 
-// Filled through ctypes by harness/variants/roofs.py: same fields in the same order.
+// Filled through ctypes by harness/build/roofs.py: same fields in the same order.
 struct RoofArgs {
   RoofSample* samples;  // (blocks, warps)
   float* results;       // (blocks, threads): computed values, stored so that no compiler drops the work

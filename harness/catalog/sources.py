@@ -130,7 +130,7 @@ def _placeless(text: str) -> str:
 def harness_id() -> str:
     """Twelve hex digits that name what rows depend on besides kernels and compilers: the code that describes, compiles,
     reads, runs and judges kernels, and the CPU runtime."""
-    rooms = ("catalog", "operators", "inspection", "machine", "measure", "variants")
+    rooms = ("catalog", "operators", "inspection", "machine", "measure", "build")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")
     runtime = [path for path in (ROOT / "cuda_kernels" / "cpu").rglob("*") if path.is_file()]

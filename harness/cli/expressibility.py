@@ -58,8 +58,8 @@ def expressibility(
     With a NAME it shows what was compiled, what was found in it, and what was found in the control. Without one it
     shows the whole matrix of core Triton, Gluon, TLX and CUDA, or with --rivals that of CuTe DSL and cuTile.
     """
+    from harness.build import tritons
     from harness.expressibility import matrix, survey
-    from harness.variants import tritons
 
     if newest:
         others = {"NAME": name, "--triton": triton, "--rivals": rivals, "--missing": only_missing, "--json": as_json}
@@ -145,8 +145,8 @@ def known_rows() -> list[dict[str, Any]]:
 
 def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
     """Verdicts in the order of `asked`, with progress. Installs compilers that are missing, or ends with what to do."""
+    from harness.build import tritons
     from harness.expressibility import environments, survey
-    from harness.variants import tritons
 
     for version, dialect in sorted(set().union(*map(needed, asked))):
         if not environments.is_here(version, dialect):
@@ -275,8 +275,8 @@ def explained(each: Todo, verdict: Verdict) -> list[str]:
 
 def try_newest(install: bool) -> None:
     """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
+    from harness.build import tritons
     from harness.expressibility import matrix, survey
-    from harness.variants import tritons
 
     try:
         version = tritons.newest()

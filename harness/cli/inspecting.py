@@ -186,10 +186,10 @@ def build(
 def write_lock(names: Sequence[str] | None) -> NoReturn:
     """Brings kernels.lock up to date for these techniques, or for all that have recorded rows, and says what became of
     the rows."""
+    from harness.build import locking
     from harness.machine.progress import Interrupts, Progress
     from harness.rows import frame
     from harness.rows.lock import PATH
-    from harness.variants import locking
 
     with Interrupts() as interrupts, Progress() as progress:
         rows = (row for row in frame.rows() if row["kind"] != "environment")
@@ -259,11 +259,11 @@ def inspect(
         twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
         archs = chosen_archs(arch)
         if on is On.gpu:
-            from harness import variants
+            from harness import build
 
             refuse("--on gpu", "its architecture is the GPU's", {"--arch": arch})
             where(on)
-            archs = (variants.gpu_arch(),)
+            archs = (build.gpu_arch(),)
         cells, show = survey.cells(chosen(names), twins, problems, archs), tables.code
         if asked := chosen_tile(tile):
             cells = [(replace(case, tile=asked), place) for case, place in cells]
@@ -280,8 +280,8 @@ def inspect(
 
 def main_loops_of(binary: Path, as_json: bool) -> NoReturn:
     """Prints what of the softmax each kernel of a library issues under a product, and exits."""
+    from harness.build.machine_code import DisassemblerError
     from harness.inspection import binaries
-    from harness.variants.machine_code import DisassemblerError
 
     try:
         found = binaries.main_loops(binary)

@@ -101,10 +101,10 @@ def check(
         require_gpu()
     place = "gpu" if cluster and on is None else where(on)
     if place == "cpu" and "gluon" in (backends or ()):
-        from harness import variants
+        from harness import build
 
         raise typer.BadParameter(
-            f"--backend: got gluon with --on cpu, but {variants.available('gluon', 'cpu')}; "
+            f"--backend: got gluon with --on cpu, but {build.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
     known = load_experiment(of.experiment("correctness"), place).backends
@@ -459,11 +459,11 @@ def correctness(of: Operator, place: str, names: Sequence[str], backends: Sequen
 @contextmanager
 def sanitizers() -> Iterator[None]:
     """Processes started meanwhile run the CUDA twins under the sanitizers. Ends the command where g++ has none."""
-    from harness import variants
+    from harness import build
 
     try:
-        found = variants.sanitizer_environment()
-    except variants.Unsupported as error:
+        found = build.sanitizer_environment()
+    except build.Unsupported as error:
         missing(f"--sanitize: {error}")
     with variables(found):
         yield
@@ -474,7 +474,7 @@ def assembled_by_nvcc(experiment: Experiment, context: typer.Context) -> Experim
 
     All its series run, so that every ratio has its pair among rows of this assembler; a CUDA kernel is built as ever.
     """
-    from harness.variants import compiling
+    from harness.build import compiling
 
     try:
         found = compiling.shared_assembler()

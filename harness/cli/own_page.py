@@ -49,8 +49,8 @@ def write(rows: Sequence[Row], cases: Sequence[Case], path: Path) -> None:
 def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
     """Rows of kind code: what nvcc makes of the rungs' own files at the tile, the problem and the architecture of the
     user's, as it made that. A rung that does not take them, or does not compile, is left out."""
+    from harness.build import compiling
     from harness.machine import processes
-    from harness.variants import compiling
 
     problem, tile = operators.problem_of(row["problem"], row.get("operator")), Tile.from_dict(row["tile"])
     jobs = {}
@@ -73,9 +73,9 @@ def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
 
 def compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
+    from harness.build import CompileError, LaunchError, Unsupported, compiling
     from harness.inspection import memory
     from harness.machine.environment import headline
-    from harness.variants import CompileError, LaunchError, Unsupported, compiling
 
     about = making.about(case, on="cpu", source_sha256=None, arch=ARCH)
     try:

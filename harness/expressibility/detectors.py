@@ -95,7 +95,7 @@ def _between(text: str, begin: str, end: str) -> list[str]:
 def _loops(sass: str) -> list[str]:
     """The instructions of every loop of a disassembly, from the target of its backward branch, written twice: the next
     iteration begins after the branch."""
-    from harness.variants import instruction_order
+    from harness.build import instruction_order
 
     bodies = [loop for code in instruction_order.functions(sass) for loop in instruction_order.loops(code)]
     return ["\n".join(f"{one.opcode} {one.operands}" for one in (*body, *body)) for body in bodies]

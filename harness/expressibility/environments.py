@@ -1,4 +1,4 @@
-"""What compiles the programs of proofs: a Triton of harness/variants/tritons.py, or the packages of a rival.
+"""What compiles the programs of proofs: a Triton of harness/build/tritons.py, or the packages of a rival.
 
 A rival's packages are in build/<dialect>/<version>. Their versions are pinned, because its assembler decides what the
 machine code shows.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from harness.build import tritons
 from harness.catalog import sources
 from harness.expressibility.claims import PACKAGES, RIVALS
-from harness.variants import tritons
 
 MEGABYTES = {"cute": 294, "cutile": 423}
 """On disk."""

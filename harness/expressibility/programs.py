@@ -19,13 +19,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from harness import operators, variants
+from harness import build, operators
+from harness.build import Case, assembly, tritons
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import child, environments, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
 from harness.machine.environment import scrub
-from harness.variants import Case, assembly, tritons
 
 KEPT = sources.ROOT / "build" / "expressibility"
 SECONDS = 240
@@ -103,7 +103,7 @@ def _variables(program: Program, version: str) -> dict[str, str]:
     variables = environments.variables(version, getattr(program, "dialect", None) or "triton")
     # As a kernel of the ladders is compiled for timing: mma.sync for the series triton.
     if isinstance(program, Twin):
-        variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (variants.environment_of(case_of(program)) or {})
+        variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (build.environment_of(case_of(program)) or {})
     return variables
 
 
@@ -208,7 +208,7 @@ def _cuda(program: Program) -> Texts:
         else:
             assert isinstance(program, CudaProbe)
             texts = assembly.texts(f"probes/{program.name}", {}, program.arch)
-    except variants.CompileError as error:
+    except build.CompileError as error:
         return {"words": _words(str(error))}
     registers, stack, shared = re.findall(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", texts.pop("usage"))[0]
     return {**texts, "facts": f"shared {shared}\nregisters {registers}\nstack {stack}", "words": ""}

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.variants import instruction_order
-from harness.variants.machine_code import DisassemblerError
-from harness.variants.roofs import listing
+from harness.build import instruction_order
+from harness.build.machine_code import DisassemblerError
+from harness.build.roofs import listing
 
 
 def main_loops(path: Path) -> list[dict[str, Any]]:

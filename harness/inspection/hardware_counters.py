@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import operators, variants
+from harness import build, operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, origin
 from harness.inspection import memory, single_launch, tool_session
@@ -107,12 +107,12 @@ def run(cases: Sequence[Case], path: Path, *, deadline: float = 600.0) -> list[d
             else:
                 todo.append(case)
         if todo:
-            variants.prebuild(
+            build.prebuild(
                 todo,
                 lambda done, total, label: session.progress.step("compile", done, total, label),
                 stop=lambda: session.interrupts.requested,
             )
-        needed = {case: variants.environment_of(case) if case.backend != "cuda" else None for case in todo}
+        needed = {case: build.environment_of(case) if case.backend != "cuda" else None for case in todo}
         for number, (variables, members) in enumerate(groups.environments(todo, needed)):
             if session.interrupts.requested:
                 break
@@ -130,7 +130,7 @@ def declines(case: Case) -> str | None:
         cuda_tools.find("ncu")
     except FileNotFoundError as error:
         return str(error)
-    return variants.available(case.backend) or declined(case)
+    return build.available(case.backend) or declined(case)
 
 
 def profile(
@@ -248,7 +248,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     for case in cases:
         problem, stage = case.problem, "load"
         try:
-            variant = variants.load(case)
+            variant = build.load(case)
             given = arenas.make(problem, operators.of(problem).distributions[0], 0, "cuda")
             call = variant.bind({**given.tensors, **arenas.make_outputs(problem, "cuda").tensors}, given.scalars)
             stage = "launch"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness import operators, variants
+from harness import build, operators
 from harness.catalog import techniques
 from harness.measure import arenas
 
@@ -18,14 +18,14 @@ def problem_of(technique: str) -> Any:
     return operator.counted or operator.benchmark.smaller
 
 
-def count(case: variants.Case) -> dict[str, Any]:
+def count(case: build.Case) -> dict[str, Any]:
     """Runs a CUDA twin, or a .cu file of the user's, once and returns its row's `compiler` and `details`: {"sites":
     ..., "totals": ...}.
 
-    Raises variants.Unsupported, CompileError and Diagnosed.
+    Raises build.Unsupported, CompileError and Diagnosed.
     """
-    variant = variants.load(case, on="cpu")
-    assert isinstance(variant, variants.CpuCudaVariant), f"{case}: only CUDA kernels run thread by thread"
+    variant = build.load(case, on="cpu")
+    assert isinstance(variant, build.CpuCudaVariant), f"{case}: only CUDA kernels run thread by thread"
     given = arenas.make(case.problem, operators.of(case.problem).distributions[0], 0, "cpu")
     details = variant.counters(given, arenas.make_outputs(case.problem, "cpu"))
     return {"compiler": variant.compiler, "details": details}

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from harness import operators, variants
+from harness import build, operators
+from harness.build import compiling
 from harness.catalog import planted as bugs
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles
@@ -32,7 +33,6 @@ from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
 from harness.operators.protocol import Operator
 from harness.rows import results
-from harness.variants import compiling
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     # Room behind every allocation, so that an access a whole tile too far is in no other tensor.
@@ -151,7 +151,7 @@ def run(
 
 def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float) -> dict[str, Any]:
     """Runs one check: status, reason and details of its row. `number` is unique among the checks of a run."""
-    if reason := variants.available(check.case.backend):
+    if reason := build.available(check.case.backend):
         return {"status": "unsupported", "reason": reason}
     try:
         tool = cuda_tools.find("compute-sanitizer")
@@ -174,7 +174,7 @@ def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float)
 def stores_by_tma(case: Case, arch: str) -> bool:
     """Whether its machine code has a store by TMA. In a process of the case's environment: Triton reads it once."""
     job = (compiling.inspect, (case, arch))
-    ((_, answer),) = processes.answers([job], variants.environment_of(case) or {})
+    ((_, answer),) = processes.answers([job], build.environment_of(case) or {})
     return not isinstance(answer, processes.NoAnswer) and bool(answer["code"]["census"]["UTMASTG"])
 
 
@@ -214,7 +214,7 @@ def launch(
     ]
     variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # torch's cache would place tensors side by side
     if check.case.backend != "cuda":
-        variables |= variants.environment_of(check.case) or {}
+        variables |= build.environment_of(check.case) or {}
     start = time.monotonic()
     if check.case.backend == "cuda":  # compilers are not for the tool to watch
         cuda_tools.run(program, root, variables, log, deadline)

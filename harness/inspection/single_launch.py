@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import operators, variants
+from harness import build, operators
+from harness.build import cuda_driver
 from harness.catalog.cases import Case, declined
 from harness.catalog.entries import Tile
 from harness.operators.protocol import TensorSpec
-from harness.variants import cuda_driver
 
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 SCRATCH = TensorSpec((1,), "fp32", 0)
@@ -55,7 +55,7 @@ def from_dict(data: dict[str, Any]) -> Case:
 class Driver:
     """The CUDA driver and its primary context on the first GPU, which the kernel's own runtime shares.
 
-    Raises variants.LaunchError for an error of the driver's, OSError where there is no driver.
+    Raises build.LaunchError for an error of the driver's, OSError where there is no driver.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Driver:
         return data.raw
 
     def synchronize(self) -> None:
-        """Waits for the GPU. Raises variants.LaunchError for what a launch did."""
+        """Waits for the GPU. Raises build.LaunchError for what a launch did."""
         cuda_driver.call("cuCtxSynchronize")
 
 
@@ -123,15 +123,15 @@ class DeviceTensor:
         return self.spec.strides
 
 
-def build(case: Case, arch: str) -> Path:
-    """The library of a CUDA kernel, built without torch. Raises variants.CompileError."""
-    return variants.build_cuda(case, arch, inline=False).library
+def library_of(case: Case, arch: str) -> Path:
+    """The library of a CUDA kernel, built without torch. Raises build.CompileError."""
+    return build.build_cuda(case, arch, inline=False).library
 
 
 def launch_cuda(case: Case, arch: str) -> None:
-    """Raises variants.CompileError, variants.LaunchError."""
+    """Raises build.CompileError, build.LaunchError."""
     operator, problem = operators.of(case.problem), case.problem
-    library = ctypes.CDLL(str(build(case, arch)))
+    library = ctypes.CDLL(str(library_of(case, arch)))
     driver = Driver()
     inputs = {
         name: DeviceTensor(driver.upload(normal(math.prod(spec.shape), spec.dtype, seed)), spec)
@@ -141,23 +141,23 @@ def launch_cuda(case: Case, arch: str) -> None:
         name: DeviceTensor(driver.allocate(math.prod(spec.shape) * BYTES[spec.dtype]), spec)
         for name, spec in operator.output_specs(problem).items()
     }
-    scratch = variants.workspace_bytes(library, problem)
+    scratch = build.workspace_bytes(library, problem)
     workspace = DeviceTensor(driver.upload(bytes(scratch)), SCRATCH) if scratch else None
     args = operator.structure({**inputs, **outputs}, operator.scalars(problem), workspace)
     library.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     if code := library.launch(ctypes.byref(args), None):
-        raise variants.LaunchError(f"{case}: the launcher's CUDA error {code}", code)
+        raise build.LaunchError(f"{case}: the launcher's CUDA error {code}", code)
     driver.synchronize()
     _check_written(case, [any(driver.download(out.pointer, out.bytes)) for out in outputs.values()])
 
 
 def launch_triton(case: Case) -> None:
-    """Raises variants.Unsupported and what Triton raises."""
+    """Raises build.Unsupported and what Triton raises."""
     import torch
 
     from harness.measure.arenas import DTYPES
 
-    variant, operator = variants.load(case), operators.of(case.problem)
+    variant, operator = build.load(case), operators.of(case.problem)
     sample = operator.inputs(case.problem, operator.distributions[0], 0, "cpu")
     tensors = {}
     for name, spec in operator.input_specs(case.problem).items():  # copies made without a kernel of torch's
@@ -181,7 +181,7 @@ def outcome(case: Case, arch: str) -> dict[str, str]:
     """Launches the case: {"status": ..., "reason": ...}."""
     try:
         if reason := declined(case):
-            raise variants.Unsupported(reason)
+            raise build.Unsupported(reason)
         if case.backend == "cuda":
             launch_cuda(case, arch)
         else:
@@ -202,4 +202,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(json.dumps(outcome(case, arch)))
     else:
-        build(case, arch)
+        library_of(case, arch)

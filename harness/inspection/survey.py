@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from harness import variants
+from harness import build
 from harness.catalog import techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, source_sha256
 from harness.catalog.entries import Experiment
@@ -63,7 +63,7 @@ def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cel
     """Each cell with its row's fields (status, reason, code, compiler, mma), in order of completion."""
 
     def environment(cell: Cell) -> list[tuple[str, str]]:
-        return sorted((variants.environment_of(cell[0]) or {}).items())
+        return sorted((build.environment_of(cell[0]) or {}).items())
 
     for variables, batch in groupby(sorted(cells, key=environment), key=environment):
         jobs = [(inspect_one, (case, arch, ptxas)) for case, arch in batch]
@@ -75,17 +75,17 @@ def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cel
 
 def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     """Runs in a process of its own environment."""
+    from harness.build import compiling
     from harness.inspection import memory
-    from harness.variants import compiling
 
     if reason := declined(case):
         return {"status": "unsupported", "reason": reason}
     try:
         fields = compiling.inspect(case, arch, ptxas) if arch else memory.count(case)
-    except variants.Unsupported as error:
+    except build.Unsupported as error:
         return {"status": "unsupported", "reason": scrub(str(error))}
-    except variants.Diagnosed as error:
-        status = "data_race" if isinstance(error, variants.DataRace) else "launch_error"
+    except build.Diagnosed as error:
+        status = "data_race" if isinstance(error, build.DataRace) else "launch_error"
         return {"status": status, "reason": error.lines[0], "details": {"diagnosis": error.lines}}
     except Exception as error:  # whatever a compiler front end raises on a broken kernel
         status = "import_error" if isinstance(error, (ImportError, FileNotFoundError)) else "compile_error"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import variants
+from harness import build
 from harness.catalog.cases import Case, same_program
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.session import Session
@@ -20,7 +20,7 @@ from harness.rows import results
 def session(experiment: str, path: Path) -> Iterator[Session]:
     """A session that writes rows about the GPU here to `path`. Raises SystemExit after Ctrl-C or SIGTERM."""
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
-        yield Session(experiment, "gpu", writer, (), variants, Deadlines(), progress, interrupts)
+        yield Session(experiment, "gpu", writer, (), build, Deadlines(), progress, interrupts)
     interrupts.leave(path)
 
 

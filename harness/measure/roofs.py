@@ -175,7 +175,7 @@ def _spent(warps: Sequence[Sequence[int]]) -> tuple[int, int]:
 
 
 def _build(roof: Roof) -> Any:
-    from harness.variants import roofs
+    from harness.build import roofs
 
     return roofs.build_roof(roof, ARCH)
 
@@ -188,7 +188,7 @@ def _launch(roof: Roof, library: Path | None, multiprocessors: int, device: str 
 
     import torch
 
-    from harness.variants import roofs
+    from harness.build import roofs
 
     samples = torch.zeros(roofs.samples_shape(roof, multiprocessors), dtype=torch.int64, device=device)
     scratch = torch.zeros(multiprocessors, roofs.threads(roof), device=device)

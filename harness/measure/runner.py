@@ -55,7 +55,7 @@ def run(
     gate: Mapping[str, Any] | None = None,
     timing: Mapping[str, Any] | None = None,
     patient: bool = True,
-    loader: str = "harness.variants",
+    loader: str = "harness.build",
     deadlines: Deadlines | None = None,
 ) -> list[Row]:
     """Runs an experiment and returns the rows that it appended to `path`.

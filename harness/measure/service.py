@@ -38,7 +38,7 @@ STICKY = frozenset((700, LAUNCH_TIMEOUT, 710, 714, 715, 716, 717, 718, 719))
 
 
 class Loader(Protocol):
-    """What the process needs of harness.variants."""
+    """What the process needs of harness.build."""
 
     def load(self, case: Case, on: str) -> Any: ...
     def source_sha256(self, case: Case) -> str | None: ...
@@ -308,7 +308,7 @@ class Service:
 def status_of(error: BaseException, stage: str) -> str:
     """The row's status for what a case raised while the worker was at `stage`.
 
-    Classes are known by name: those of harness.variants, and Triton's, which must not be imported for this.
+    Classes are known by name: those of harness.build, and Triton's, which must not be imported for this.
     """
     import torch
 
@@ -339,7 +339,7 @@ def _reason(error: BaseException) -> str:
     a headline, its first error too. Of Python code, the line of the kernel."""
     message = headline(str(error))[:LOG_TAIL]
     if message and type(error).__module__.startswith(
-        ("harness.variants.", "harness.measure.", "harness.operators.")
+        ("harness.build.", "harness.measure.", "harness.operators.")
     ):  # the status says what its class would
         return message
     frames = reversed(traceback.extract_tb(error.__traceback__))
@@ -360,9 +360,9 @@ def _uuid() -> str | None:
 
 
 def _kernel_clock() -> Any:
-    """harness.variants.sm_clocks of the GPU here; None where no compiler makes it, which the log says."""
+    """harness.build.sm_clocks of the GPU here; None where no compiler makes it, which the log says."""
+    from harness.build import sm_clocks
     from harness.operators.errors import CompileError
-    from harness.variants import sm_clocks
 
     try:
         return sm_clocks.of_this_gpu()

@@ -23,7 +23,7 @@ from harness.rows.reading import median_ms, process, status_word
 
 class Session:
     """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `reusable` those
-    of other files that this run builds on, with their environments; `loader` is harness.variants or a module with the
+    of other files that this run builds on, with their environments; `loader` is harness.build or a module with the
     same functions."""
 
     def __init__(

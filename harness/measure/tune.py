@@ -52,7 +52,7 @@ def tune(
         peers=(),
         distributions=operators.of(problems[0]).distributions[:1],
     )
-    loader = importlib.import_module(options.get("loader", "harness.variants"))
+    loader = importlib.import_module(options.get("loader", "harness.build"))
     selected = of_grids(names, backends, problems, loader.same_program)
     timing = {**QUICK, **options.pop("timing", {})}
     runner.run(

@@ -88,7 +88,7 @@ class Failed(Exception):
 class Worker:
     """A Python process with `environment` set before it imports anything.
 
-    `loader` is a module with `load(case, on)`, such as harness.variants; `log` is appended to; `told` hears which case
+    `loader` is a module with `load(case, on)`, such as harness.build; `log` is appended to; `told` hears which case
     is at which stage. Raises RuntimeError when the process does not start: that is nobody's kernel.
     """
 

@@ -10,7 +10,7 @@ lists
   strides) has a line for each.
 
 A row is vouched for if its source and the checkout's have the same host code and its SASS is listed at its tile. The
-file holds the first DIGITS of each hash. `twinkernels build --lock` writes it (harness/variants/locking.py).
+file holds the first DIGITS of each hash. `twinkernels build --lock` writes it (harness/build/locking.py).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class LoopCounts(Part):
 
 
 class MainLoop(Part):
-    """What harness.variants.instruction_order reads."""
+    """What harness.build.instruction_order reads."""
 
     instructions: Count
     products: Count

@@ -20,7 +20,8 @@ import pytest
 import torch
 
 from cuda_kernels import patched
-from harness import variants
+from harness import build
+from harness.build import cuda, instruction_order, machine_code
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation, Tile
@@ -31,7 +32,6 @@ from harness.operators.attention import inputs
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.problem import Problem
 from harness.setup import doctor
-from harness.variants import cuda, instruction_order, machine_code
 from tests.support import chosen, proven
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
@@ -165,8 +165,8 @@ def test_make_test_sees_every_ablation_at_every_tile_at_which_it_is_timed() -> N
 
 def test_a_static_order_keeps_no_counter() -> None:
     case = Case("test", "without_counter", "cuda", problem_of(128, False), SQUARE)
-    assert variants.load(case, on="cpu").workspace_bytes == 0
-    assert variants.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
+    assert build.load(case, on="cpu").workspace_bytes == 0
+    assert build.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_core_tritons_compiler_does_not_build_descriptors_anew(stages: int) -> N
 def compiled(language: str, tile: Tile) -> dict[str, str]:
     """What a language's compiler makes of the flagship, by stage."""
     case = Case("test", ledger.FLAGSHIP, language, PROBLEMS[128, False], tile)
-    made: dict[str, str] = variants.compile_triton(case, MEASURED).asm
+    made: dict[str, str] = build.compile_triton(case, MEASURED).asm
     return made
 
 
@@ -315,7 +315,7 @@ def tile_of(name: str, head_dim: int) -> Tile:
 @pytest.mark.parametrize(("name", "head_dim", "causal"), runs())
 def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
     problem = problem_of(head_dim, causal)
-    variant = variants.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
+    variant = build.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
     verdict = gates.gate(
         in_turn(variant, range(2)), problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True
     )
@@ -347,6 +347,6 @@ def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
     monkeypatch.setitem(inputs.DISTRIBUTIONS, "rising_scores", rising_scores)
     tile = RUN[head_dim]
     problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
-    variant = variants.load(Case("test", name, "cuda", problem, tile), on="cpu")
+    variant = build.load(Case("test", name, "cuda", problem, tile), on="cpu")
     verdict = gates.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness import variants
+from harness import build
 from harness.catalog import techniques
 from harness.catalog.cases import Case, origin
 from harness.inspection import survey
@@ -82,7 +82,7 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
     case, arch = cell
-    found = children.call(survey.inspect_one, case, arch, "bundled", environment=variants.environment_of(case))
+    found = children.call(survey.inspect_one, case, arch, "bundled", environment=build.environment_of(case))
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == techniques.get(case.technique or "").mma
     recorded = proven.code(cell)

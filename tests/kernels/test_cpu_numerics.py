@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from cuda_kernels import cpu_build
-from harness import variants
+from harness.build import Case, Diagnosed, Variant, load
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import TECHNIQUES
@@ -156,7 +156,7 @@ def problem_of(build: Build, layout: str, lengths: str) -> Problem:
     return Problem(*heads, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
 
 
-def check_apart(variant: variants.Variant, problem: Problem) -> None:
+def check_apart(variant: Variant, problem: Problem) -> None:
     """Right where every tensor has row strides of its own: those of the gate's inputs follow from the shape."""
     expected = gates.expect(problem, "normal", 0, "cpu")
     q, k, v, o = cpu_run.apart(expected.sample)
@@ -172,7 +172,7 @@ def check(build: Build, cells: list[Cell]) -> None:
     tile = techniques.reference_tile(technique, build.head_dim)
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)
-        variant = variants.load(variants.Case("test", build.technique, "cuda", problem, tile), on="cpu")
+        variant = load(Case("test", build.technique, "cuda", problem, tile), on="cpu")
         verdict = gates.gate(
             in_turn(variant, cell.seeds),
             problem,
@@ -235,7 +235,7 @@ def test_the_flagship_passes_the_gate_at_every_tuned_tile(head_dim: int, causal:
     """Rings wrap within a tile of queries, and the last tiles of queries and of keys are ragged."""
     seq_q, seq_kv = tile.block_m + 13, (tile.stages + 2) * tile.block_n - 7
     problem = Problem(1, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal, "bshd")
-    variant = variants.load(variants.Case("test", FLAGSHIP.name, "cuda", problem, tile), on="cpu")
+    variant = load(Case("test", FLAGSHIP.name, "cuda", problem, tile), on="cpu")
     verdict = gates.gate(
         in_turn(variant, SEEDS[:2]),
         problem,
@@ -277,8 +277,8 @@ def test_a_row_stride_taken_for_another_is_found(
     path = root / "attention" / "ampere" / "mma_ldmatrix.cu"
     path.write_text(path.read_text().replace(f"{of}.seq", f"{taken_for}.seq"))
     monkeypatch.setattr(cpu_build, "HERE", root)
-    variant = variants.load(variants.Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
-    with pytest.raises((AssertionError, variants.Diagnosed)):
+    variant = load(Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
+    with pytest.raises((AssertionError, Diagnosed)):
         check_apart(variant, problem)
 
 

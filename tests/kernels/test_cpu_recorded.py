@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness import variants
+from harness import build
+from harness.build import Case
 from harness.catalog.entries import Tile
 from harness.inspection import memory
 from harness.operators.attention.inspected import COUNTED
 from harness.operators.attention.problem import Problem
 from harness.rows import results
-from harness.variants import Case
 from reports.facts import agreement
 from reports.facts.counters import Counted
 from tests.conftest import CHECKOUT
@@ -43,7 +43,7 @@ def counted_by_ncu() -> list[object]:
 def test_a_kernel_is_counted_as_by_ncu(row: dict[str, Any]) -> None:
     name, problem = row["technique"], Problem.from_dict(row["problem"])
     case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
-    if row["source_sha256"] != variants.source_sha256(case):
+    if row["source_sha256"] != build.source_sha256(case):
         pytest.skip(f"counted of another version of {name}: inspect --ncu, on a GPU")
     held = {one.name: one for one in agreement.compared(Counted({**row, **memory.count(case)}, "here"), [row])}
     differing = {name: one.why for name, one in held.items() if one.why}

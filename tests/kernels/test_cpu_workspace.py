@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuda_kernels import cpu_build
-from harness import variants
+from harness import build
 from harness.catalog.entries import Tile
 from harness.measure import arenas
 from harness.operators.attention.problem import Problem
@@ -36,15 +36,15 @@ def test_a_workspace_is_zeroed_watched_and_left_zero(
     counting = source.replace(start, COUNTER.format(beyond=beyond, last=last) + start) + SIZE
     (tmp_path / "attention" / "ampere").mkdir(parents=True)
     (tmp_path / "attention" / "ampere" / "scalar.cu").write_text("#include <ptx/atom.cuh>\n" + counting)
-    case = variants.Case("test", "scalar", "cuda", PROBLEM, Tile(64, 64, 1, 4))
-    assert variants.load(case, "cpu").workspace_bytes == 0
+    case = build.Case("test", "scalar", "cuda", PROBLEM, Tile(64, 64, 1, 4))
+    assert build.load(case, "cpu").workspace_bytes == 0
     monkeypatch.setattr(cpu_build, "HERE", tmp_path)
-    variant = variants.load(case, "cpu")
+    variant = build.load(case, "cpu")
     assert variant.workspace_bytes == 3 * 4
     given, outputs = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
     tensors = {**given.tensors, **outputs.tensors}
     if diagnosis is None:
         variant.launch(tensors, given.scalars)
         return
-    with pytest.raises(variants.Diagnosed, match=diagnosis):
+    with pytest.raises(build.Diagnosed, match=diagnosis):
         variant.launch(tensors, given.scalars)

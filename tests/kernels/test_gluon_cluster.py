@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.build import cubins, tritons
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
-from harness.variants import cubins, tritons
 
 TECHNIQUE = techniques.get("cluster_multicast")
 SQUARE = Tile(128, 128, 2, 8)

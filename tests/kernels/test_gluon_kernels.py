@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import variants
+from harness import build
 from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.entries import Experiment, Technique, Tile
@@ -149,6 +149,6 @@ def test_a_tile_that_it_cannot_hold_is_declined(tile: Tile, reason: str) -> None
 
 
 def test_without_a_gpu_it_is_declined_with_the_reason() -> None:
-    case = variants.Case("test", "xor_swizzle", "gluon", PROBLEM, TILE)
-    with pytest.raises(variants.Unsupported, match="interpreter does not run Gluon"):
-        variants.load(case, "cpu")
+    case = build.Case("test", "xor_swizzle", "gluon", PROBLEM, TILE)
+    with pytest.raises(build.Unsupported, match="interpreter does not run Gluon"):
+        build.load(case, "cpu")

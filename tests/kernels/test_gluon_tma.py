@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness.build import instruction_order
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility.child import disassembled
 from harness.operators.attention.problem import Problem
-from harness.variants import instruction_order
 from tests.support import gluon
 
 pytestmark = pytest.mark.spread

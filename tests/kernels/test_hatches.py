@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from harness import variants
+from harness import build
+from harness.build import tritons
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import programs
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem
-from harness.variants import tritons
 
 
 def test_a_hatch_is_no_series_of_a_ladder() -> None:
@@ -22,7 +22,7 @@ def test_a_hatch_is_no_series_of_a_ladder() -> None:
 
 
 def test_a_hatch_is_not_interpreted() -> None:
-    assert "inline PTX" in str(variants.available(techniques.HATCH, "cpu"))
+    assert "inline PTX" in str(build.available(techniques.HATCH, "cpu"))
 
 
 def test_the_lock_declines_a_tile_that_has_no_two_halves() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.build import locking
 from harness.catalog import experiments, sources, techniques
 from harness.machine import processes
 from harness.rows import lock
 from harness.setup import doctor
-from harness.variants import locking
 from tests.support import chosen
 
 

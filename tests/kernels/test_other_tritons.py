@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import tritons
 from harness.catalog import cases, sources, techniques, tiles
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
@@ -16,7 +17,6 @@ from harness.expressibility.claims import RELEASES
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem
-from harness.variants import tritons
 
 # Both files install what they lack, into the same folders: one process runs them.
 pytestmark = [pytest.mark.spread, pytest.mark.xdist_group("tests/kernels/test_probes.py")]

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import tritons
 from harness.catalog import sources
 from harness.cli.expressibility import needed
 from harness.expressibility import environments, programs, survey, verdicts
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
 from harness.expressibility.survey import Todo
 from harness.operators.attention.claims import CLAIMS, OF_RIVALS
-from harness.variants import tritons
 from tests.support import proven
 
 INSTALLED = tritons.installed() or ""

@@ -12,6 +12,7 @@ import torch
 
 from experiments.attention.random_problems import HEAD_DIMS, LONGEST
 from harness import flash_attention
+from harness.build import load, prebuild
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.measure import gate as gates
@@ -19,7 +20,6 @@ from harness.operators.attention import api as plain
 from harness.operators.attention import inputs, numerics
 from harness.operators.attention.problem import DTYPES, Problem
 from harness.rows.results import gpu_slug
-from harness.variants import load, prebuild
 from tests.support import cpu_run
 from tests.support.launches import gate
 from tests.support.random_problems import try_problems

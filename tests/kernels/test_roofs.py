@@ -13,12 +13,12 @@ import torch
 
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
+from harness.build import roofs
 from harness.catalog import experiments, sources
 from harness.catalog.roofs import WARPS, Roof
 from harness.measure import roofs as measure
 from harness.operators.attention.roofs import FOLDER
 from harness.setup import doctor
-from harness.variants import roofs as variants
 from tests.support.cpu_run import watch
 
 pytestmark = pytest.mark.spread
@@ -49,7 +49,7 @@ def test_every_kernel_of_the_folder_is_a_roof() -> None:
 def test_the_machine_code_holds_what_the_roof_claims(name: str) -> None:
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
-    assert variants.build_roof(KERNELS[name], measure.ARCH).missing == []
+    assert roofs.build_roof(KERNELS[name], measure.ARCH).missing == []
 
 
 def test_a_claim_that_the_machine_code_does_not_bear_out_is_named() -> None:
@@ -62,8 +62,8 @@ def test_a_claim_that_the_machine_code_does_not_bear_out_is_named() -> None:
         ]
     )
     roof = replace(ALL["exponentials"], loops=({"MUFU.EX2": 1, "HGMMA": 1},))
-    assert variants.unheld(roof, sass) == []
-    (said,) = variants.unheld(replace(roof, loops=({"MUFU.EX2": 2},)), sass)
+    assert roofs.unheld(roof, sass) == []
+    (said,) = roofs.unheld(replace(roof, loops=({"MUFU.EX2": 2},)), sass)
     assert said == "no loop with {'MUFU.EX2': 2}; its loops have [{'MUFU.EX2': 1}]"
 
 
@@ -72,11 +72,11 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     """No race, no missing fence, no deadlock, every output written once, and nothing but numbers."""
     roof, blocks, steps = KERNELS[name], 2, 2
     library = cpu_library(roof)
-    samples = torch.zeros(variants.samples_shape(roof, blocks), dtype=torch.int64)
-    results = torch.full((blocks, variants.threads(roof)), math.nan)
+    samples = torch.zeros(roofs.samples_shape(roof, blocks), dtype=torch.int64)
+    results = torch.full((blocks, roofs.threads(roof)), math.nan)
     for label, tensor in {"samples": samples, "results": results}.items():
         watch(library, label, tensor, "out")
-    args = variants.RoofArgs(samples.data_ptr(), results.data_ptr(), steps, variants.SEED)
+    args = roofs.RoofArgs(samples.data_ptr(), results.data_ptr(), steps, roofs.SEED)
     library.launch(ctypes.byref(args), None)
     assert library.diagnosis() == ""
     assert results.isfinite().all()

@@ -10,7 +10,7 @@ import torch
 
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
-from harness.variants import sm_clocks
+from harness.build import sm_clocks
 from tests.support.cpu_run import watch
 
 MULTIPROCESSORS = 2

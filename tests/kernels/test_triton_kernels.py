@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.build import interpreter, machine_code
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import LADDERS
@@ -21,7 +22,6 @@ from harness.operators.attention import reference
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import Diagnosed
-from harness.variants import interpreter, machine_code
 from tests.conftest import CHECKOUT as ROOT
 from tests.support import children, chosen, proven
 from tests.support.programs import normalized

@@ -1,5 +1,5 @@
 """Launches a case twice on tests/support/fake_libcuda.c: by the launcher of the Triton that this Python has, through
-its JIT, and by variants.cubins. Prints a JSON object: what each launch gave the driver, `triton` and `ours`.
+its JIT, and by build.cubins. Prints a JSON object: what each launch gave the driver, `triton` and `ours`.
 
     python both_launches.py CASE [NAME NAME]    the names are parameters that ours exchanges, to see that it shows
 """
@@ -32,11 +32,11 @@ def main(request: str, *exchanged: str) -> None:
     import triton
     from triton.backends.nvidia.driver import CudaDriver
 
+    from harness.build import cubin_child, cubins
+    from harness.build import triton as language
     from harness.catalog.cases import Case
     from harness.catalog.entries import Tile
     from harness.operators.attention.problem import Problem
-    from harness.variants import cubin_child, cubins
-    from harness.variants import triton as language
     from triton_kernels.attention import specialization
 
     asked = json.loads(request)

@@ -16,20 +16,20 @@ from torch import Tensor
 
 from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
-from harness import variants
+from harness.build import Variant
+from harness.build.cuda import workspace_bytes
+from harness.build.cuda_on_cpu import left_in
 from harness.catalog import techniques
 from harness.measure import arenas
 from harness.operators.attention import inputs
 from harness.operators.attention.arguments import defines, structure
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Sample
-from harness.variants.cuda import workspace_bytes
-from harness.variants.cuda_on_cpu import left_in
 
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap has it from 3.13 on
 
 
-def in_turn(variant: variants.Variant, seeds: Iterable[int]) -> Callable[..., None]:
+def in_turn(variant: Variant, seeds: Iterable[int]) -> Callable[..., None]:
     """Launches it, with the scheduler's seeds in turn."""
     turns = cycle(seeds)
 

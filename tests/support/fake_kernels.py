@@ -1,4 +1,4 @@
-"""Kernels that do what a kernel should not, behind the functions of harness.variants; the technique is the fault."""
+"""Kernels that do what a kernel should not, behind the functions of harness.build; the technique is the fault."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from harness.build import Case, CompileError, DataRace, LaunchError, Unsupported
 from harness.operators.attention import reference
-from harness.variants import Case, CompileError, DataRace, LaunchError, Unsupported
 
 Call = Any
 launches = 0

@@ -7,12 +7,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from harness.build import machine_code
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.inspection.survey import MEASURED
 from harness.operators.attention.problem import Problem
-from harness.variants import machine_code
 from tests.support import proven
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from cuda_kernels import build, toolchain
 from harness import operators
+from harness.build.cuda import constants, cuda_compiler
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import matrix, verdicts
@@ -25,7 +26,6 @@ from harness.inspection.survey import Cell
 from harness.operators.attention.problem import Problem
 from harness.rows import reading, results
 from harness.setup import doctor
-from harness.variants.cuda import constants, cuda_compiler
 
 RECORDED = sources.ROOT / "reports" / "recorded"
 EXPERIMENTS = [

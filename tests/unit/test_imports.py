@@ -42,14 +42,14 @@ FILES = (
     Row(
         (
             *("cuda_kernels/toolchain.py", "cuda_kernels/includes.py", "harness/machine/cuda_tools.py"),
-            *("harness/machine/processes.py", "harness/variants/instruction_order.py", "harness/setup/lint.py"),
+            *("harness/machine/processes.py", "harness/build/instruction_order.py", "harness/setup/lint.py"),
         ),
         (),
     ),
     Row(("harness/machine/clocks.py",), ("torch", "pynvml")),
     Row(
-        ("harness/variants/machine_code.py",),
-        ("harness.catalog.sources", "harness.variants.instruction_order", "triton"),
+        ("harness/build/machine_code.py",),
+        ("harness.catalog.sources", "harness.build.instruction_order", "triton"),
     ),
     Row(("harness/measure/timing.py",), ("torch", "harness.machine.clocks", "harness.catalog.entries")),
     Row(
@@ -69,7 +69,7 @@ FILES = (
     Row(
         ("harness/operators/attention/api.py", "harness/operators/attention/structured_heads.py"),
         (
-            *("harness.operators", "harness.catalog", "harness.variants", "harness.rows.results"),
+            *("harness.operators", "harness.catalog", "harness.build", "harness.rows.results"),
             *("harness.machine.environment", "torch"),
         ),
     ),
@@ -119,8 +119,8 @@ ROOMS = {
     "harness.operators.attention": Row(
         ("harness/operators/attention",), ("harness.operators", "harness.catalog", "torch")
     ),
-    "harness.variants": Row(
-        ("harness/variants",),
+    "harness.build": Row(
+        ("harness/build",),
         None,
         (
             *("harness.measure", "harness.inspection", "harness.expressibility", "harness.setup", "harness.cli"),
@@ -129,17 +129,17 @@ ROOMS = {
     ),
     "harness.measure": Row(
         ("harness/measure",),
-        ("harness.measure", *BELOW_BUILD, "harness.variants", "torch", "numpy"),
+        ("harness.measure", *BELOW_BUILD, "harness.build", "torch", "numpy"),
         ("harness.operators.attention",),
     ),
     "harness.inspection": Row(
         ("harness/inspection",),
-        ("harness.inspection", *BELOW_BUILD, "harness.variants", "harness.measure", "torch"),
+        ("harness.inspection", *BELOW_BUILD, "harness.build", "harness.measure", "torch"),
         ("harness.operators.attention",),
     ),
     "harness.expressibility": Row(
         ("harness/expressibility",),
-        ("harness.expressibility", *BELOW_BUILD, "harness.variants"),
+        ("harness.expressibility", *BELOW_BUILD, "harness.build"),
         ("harness.operators.attention",),
     ),
     "harness.setup": Row(
@@ -166,7 +166,7 @@ ROOMS = {
     "harness": Row(
         ("harness",),
         (
-            *("harness.api", "harness.cli", "harness.catalog", "harness.rows", "harness.measure", "harness.variants"),
+            *("harness.api", "harness.cli", "harness.catalog", "harness.rows", "harness.measure", "harness.build"),
             *("harness.operators", "torch", "pandas"),
         ),
         ("harness.operators.attention",),
@@ -238,7 +238,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("harness/measure/runner.py", "import triton_kernels.attention.ampere.scalar"),
         ("harness/measure/runner.py", "from cuda_kernels import build"),
         ("harness/setup/doctor.py", "from cuda_kernels import build"),
-        ("harness/variants/peers.py", "import pandas"),
+        ("harness/build/peers.py", "import pandas"),
         ("harness/measure/fleet.py", "import ray"),
         ("harness/cli/spreading.py", "def f():\n    import ray"),
         ("triton_kernels/attention/ampere/scalar.py", "from harness.operators.attention.problem import Problem"),

@@ -8,6 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from harness.build.cuda import CudaVariant
+from harness.build.loading import load
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
 from harness.operators.attention.arguments import structure
@@ -15,8 +17,6 @@ from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import check_memory, validate
 from harness.operators.errors import LaunchError
 from harness.rows.results import gpu_slug
-from harness.variants.cuda import CudaVariant
-from harness.variants.loading import load
 
 FLAGSHIP = techniques.get("attention/flagship")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}

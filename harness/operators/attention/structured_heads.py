@@ -70,12 +70,12 @@ def saved() -> dict[str, Any] | None:
 def update() -> None:
     """Computes the arrays and writes them, unless `saved` has them. Does nothing on a machine that cannot run the
     kernel; the gate's rows say why it cannot."""
-    from harness import variants
+    from harness import build
 
     if saved() is None:
         try:
             arrays = compute()
-        except (variants.Unsupported, variants.CompileError, variants.LaunchError):
+        except (build.Unsupported, build.CompileError, build.LaunchError):
             return
         _path().parent.mkdir(parents=True, exist_ok=True)
         _path().write_text(json.dumps({"source_sha256": source_sha256(CASE), "technique": CASE.technique, **arrays}))
@@ -128,10 +128,10 @@ def _run() -> tuple[torch.Tensor, ...]:
     """q, k, v and the kernel's o."""
     import torch
 
-    from harness import variants
+    from harness import build
     from harness.operators.attention.arguments import scalars
 
-    variant = variants.load(CASE, on="cpu")
+    variant = build.load(CASE, on="cpu")
     heads_q, heads_k = structured()
     q, k = (heads.expand(PROBLEM.batch, -1, -1, -1).contiguous() for heads in (heads_q, heads_k))
     identity = torch.eye(SEQ, dtype=torch.float16).reshape(SEQ, SEQ // DIM, DIM).permute(1, 0, 2)

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from harness import flash_attention
+from harness.build import LaunchError
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Tile
 from harness.operators.attention import api as plain
 from harness.operators.attention.problem import Problem
-from harness.variants import LaunchError
 from tests.support.launches import gate
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness import operators, variants
+from harness import build, operators
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
@@ -63,7 +63,7 @@ def test_a_peer_of_the_flash_layout_passes_the_gate(
         stand_in.flash_attn_func = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, name, stand_in)
     assert backend in operators.peers()
-    variant = variants.PeerVariant(variants.Case("peers", None, backend, problem, None))
+    variant = build.PeerVariant(build.Case("peers", None, backend, problem, None))
     verdict = gates.gate(
         variant.launch, problem, distributions=("normal", "shifted"), seeds=(0,), device="cpu", peer=True
     )
@@ -77,7 +77,7 @@ def test_a_peer_of_the_flash_layout_passes_the_gate(
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_sdpa_math_passes_the_gate(dtype: str) -> None:
     problem = Problem(1, 4, 2, 128, 128, 64, dtype, True, "bshd")
-    variant = variants.PeerVariant(variants.Case("peers", None, "sdpa_math", problem, None))
+    variant = build.PeerVariant(build.Case("peers", None, "sdpa_math", problem, None))
     verdict = gates.gate(
         variant.launch, problem, distributions=tuple(inputs.DISTRIBUTIONS), seeds=(0,), device="cpu", peer=True
     )
@@ -91,19 +91,19 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "flash_attn", None)  # as if it were not installed
     for backend in ("fa2", "fa4"):
         library = LIBRARIES[backend]
-        assert variants.available(backend) == f"{library.name} is not installed: {library.install}"
+        assert build.available(backend) == f"{library.name} is not installed: {library.install}"
     for name in ("flash_attn", "flash_attn.flash_attn_interface", "flash_attn.cute"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     broken = tmp_path / "flash_attn"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')")
     for backend in ("fa2", "fa4"):
-        reason = variants.available(backend)
+        reason = build.available(backend)
         assert reason is not None
         assert "does not import (ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c10)" in reason
         assert LIBRARIES[backend].install in reason
 
 
 def test_fa3_declines_fp16() -> None:
-    with pytest.raises(variants.Unsupported, match="without kernels for fp16"):
-        variants.PeerVariant(variants.Case("peers", None, "fa3", replace(PROBLEM, dtype="fp16"), None))
+    with pytest.raises(build.Unsupported, match="without kernels for fp16"):
+        build.PeerVariant(build.Case("peers", None, "fa3", replace(PROBLEM, dtype="fp16"), None))

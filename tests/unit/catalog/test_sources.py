@@ -119,7 +119,7 @@ def test_checkouts_can_share_what_compilers_make(tmp_path: Path) -> None:
     program = """
 from cuda_kernels import build, cpu_build
 from harness.catalog import sources
-from harness.variants import machine_code
+from harness.build import machine_code
 print(build.BUILD, cpu_build.BUILD, machine_code.CACHE, sources.CACHE)
 """
     for given, folder in (({"TWINKERNELS_CACHE": str(tmp_path)}, tmp_path), ({}, sources.ROOT / "build")):

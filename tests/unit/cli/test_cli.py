@@ -19,6 +19,7 @@ import typer
 from typer.testing import CliRunner
 
 from harness import cli, operators
+from harness.build import Case
 from harness.catalog import sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.cli import options, output
@@ -33,7 +34,6 @@ from harness.operators.attention.problem import Problem
 from harness.rows import record, results, summary, tables
 from harness.setup import bootstrap
 from harness.setup.script import PAGES, recorded
-from harness.variants import Case
 from tests.conftest import CHECKOUT
 from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
@@ -306,7 +306,7 @@ def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: 
         "harness.measure.runner.run",
         lambda experiment, **rest: asked.update(rest, what=experiment, ptxas=os.environ["TRITON_PTXAS_PATH"]) or [],
     )
-    monkeypatch.setattr("harness.variants.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
+    monkeypatch.setattr("harness.build.compiling.shared_assembler", lambda: {"TRITON_PTXAS_PATH": "/nvcc/ptxas"})
     assert invoke("run", "ladder", "--ptxas", "shared")[0] == 0
     assert asked["ptxas"] == "/nvcc/ptxas"  # workers inherit it
     assert os.environ.get("TRITON_PTXAS_PATH") != "/nvcc/ptxas"  # what runs later in this process does not
@@ -1080,7 +1080,7 @@ def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (code, said) == (2, "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n")
     archs = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("harness.variants.gpu_arch", lambda: "sm_80")
+    monkeypatch.setattr("harness.build.gpu_arch", lambda: "sm_80")
     monkeypatch.setattr(
         "harness.cli.inspecting.inspected", lambda cells, ptxas: archs.extend(a for _, a in cells) or []
     )

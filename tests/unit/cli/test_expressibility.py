@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+from harness.build import tritons
 from harness.cli import output
 from harness.cli.expressibility import needed, without_missing
 from harness.expressibility import environments, survey, verdicts
@@ -16,7 +17,6 @@ from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.survey import Todo
 from harness.expressibility.verdicts import Verdict
 from harness.operators.attention.claims import CLAIMS, OF_RIVALS
-from harness.variants import tritons
 
 ASKED = survey.todo([claim for claim in CLAIMS if claim.technique == "cluster_multicast"], ("3.6.0",))
 HERE = ("3.7.1", "triton")

@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import cli
+from harness.build import Unsupported
 from harness.cli import options
 from harness.rows import results
-from harness.variants import Unsupported
 from tests.conftest import CHECKOUT
 
 
@@ -197,7 +197,7 @@ def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_sanitizers() -> dict[str, str]:
         raise Unsupported("sanitizers: got no libasan.so; install g++")
 
-    monkeypatch.setattr("harness.variants.sanitizer_environment", without_sanitizers)
+    monkeypatch.setattr("harness.build.sanitizer_environment", without_sanitizers)
     missing = "--sanitize: sanitizers: got no libasan.so; install g++\n"
     assert invoke("check", "scalar", "--on", "cpu", "--sanitize") == (2, missing)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build, toolchain
-from harness import variants
+from harness.build import Case, load
 from harness.catalog import sources, techniques
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention.problem import Problem
-from harness.variants import Case
 
 KERNEL = "attention/ampere/xor_swizzle"
 TREE = {
@@ -138,7 +137,7 @@ def test_two_specializations_of_one_kernel_run_in_turn_in_one_process(on: str) -
     for head_dim in (64, 128):
         problem = Problem.square(1, 2, 128, head_dim)
         tile = techniques.reference_tile(technique, head_dim)
-        loaded[head_dim] = variants.load(Case("test", technique.name, "cuda", problem, tile), on)
+        loaded[head_dim] = load(Case("test", technique.name, "cuda", problem, tile), on)
         given, outputs = arenas.make(problem, "normal", 0, device), arenas.make_outputs(problem, device)
         calls[head_dim] = loaded[head_dim].bind({**given.tensors, **outputs.tensors}, given.scalars)
 

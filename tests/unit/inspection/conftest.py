@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import variants
+from harness import build
 from harness.machine import environment
 
 
@@ -14,5 +14,5 @@ def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
     described = {"gpu": gpu, "peaks": None, "warnings": [], "git": {"sha": None, "dirty": None}}
     monkeypatch.setattr(environment, "describe", lambda: described)
-    monkeypatch.setattr(variants, "available", lambda backend, on="gpu": None)
-    monkeypatch.setattr(variants, "prebuild", lambda *_, **__: None)
+    monkeypatch.setattr(build, "available", lambda backend, on="gpu": None)
+    monkeypatch.setattr(build, "prebuild", lambda *_, **__: None)

@@ -24,7 +24,7 @@ def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> tuple
     """Exit code and output of the command, where cuobjdump prints `text`."""
     (tmp_path / "text").write_text(text)
     tool = executable(tmp_path / "cuobjdump", f"#!/bin/sh\ncat {tmp_path}/text\n")
-    monkeypatch.setattr("harness.variants.machine_code.disassembler", lambda: tool)
+    monkeypatch.setattr("harness.build.machine_code.disassembler", lambda: tool)
     (tmp_path / "lib.so").write_bytes(b"")
     done = CliRunner().invoke(cli.app, ("inspect", "--binary", str(tmp_path / "lib.so"), "--json"))
     return done.exit_code, done.output

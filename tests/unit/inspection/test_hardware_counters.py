@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import Case
 from harness.catalog import techniques
 from harness.catalog.cases import origin
 from harness.catalog.entries import Tile
@@ -16,7 +17,6 @@ from harness.machine import cuda_tools
 from harness.operators.attention import inspected
 from harness.operators.attention.problem import Problem
 from harness.rows import record, results
-from harness.variants import Case
 from tests.support.checkout import executable
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness import variants
+from harness import build
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
 from harness.inspection import sanitizer, tool_session
@@ -321,7 +321,7 @@ def test_a_program_is_launched_once_for_all_its_names() -> None:
     assert sum(map(len, groups.values())) + len(groups) == len(cases)
     for first, repeats in groups.items():
         for twin in repeats:
-            assert variants.same_program(twin) is not None
+            assert build.same_program(twin) is not None
             assert twin.tile == first.tile
     names = {(case.technique, twin.technique) for case, twins in groups.items() for twin in twins}
     assert ("wmma", "mma_ldmatrix") in names

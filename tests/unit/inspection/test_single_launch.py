@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from cuda_kernels import cpu_build
-from harness import variants
+from harness import build
+from harness.build import Case
 from harness.catalog import techniques
 from harness.inspection import single_launch
 from harness.operators.attention import inputs, reference
 from harness.operators.attention.problem import Problem
-from harness.variants import Case
 from tests.conftest import CHECKOUT
 
 
@@ -50,12 +50,12 @@ class HostDriver:
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> HostDriver:
     driver = HostDriver()
 
-    def build(case: Case, arch: str, *, inline: bool) -> SimpleNamespace:
+    def built(case: Case, arch: str, *, inline: bool) -> SimpleNamespace:
         assert (arch, inline) == ("sm_90a", False)
         path = cpu_build.HERE / f"{techniques.get(case.technique or '').path}.cu"
-        return SimpleNamespace(library=cpu_build.build(path, variants.constants(case)))
+        return SimpleNamespace(library=cpu_build.build(path, build.constants(case)))
 
-    monkeypatch.setattr(variants, "build_cuda", build)
+    monkeypatch.setattr(build, "build_cuda", built)
     monkeypatch.setattr(single_launch, "Driver", lambda: driver)
     return driver
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness.build import Case
 from harness.inspection import survey
 from harness.operators.attention.problem import Problem
 from harness.rows import making, results
-from harness.variants import Case
 from reports.data.loading import of_compilers
 
 pytestmark = pytest.mark.slow

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.build import Case
 from harness.catalog.entries import Tile
 from harness.measure import groups
 from harness.operators.attention.problem import Problem
-from harness.variants import Case
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
 

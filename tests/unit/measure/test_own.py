@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from harness.build import interpreter
+from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Experiment, Tile
@@ -21,8 +23,6 @@ from harness.measure.worker import Deadlines, Worker, places
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
-from harness.variants import interpreter
-from harness.variants.own import OwnFunction
 from tests.support import own_kernels, own_triton
 from tests.support.places import place
 
@@ -310,8 +310,8 @@ def test_the_machine_code_of_a_function_is_that_of_the_triton_program_it_launche
     from triton import knobs
     from triton.compiler.compiler import LazyDict
 
-    from harness.variants import Case, compile_triton
-    from harness.variants import own as functions
+    from harness.build import Case, compile_triton
+    from harness.build import own as functions
 
     def compiled(technique: str) -> Any:
         case = Case("bench", technique, "triton", Problem.square(1, 1, 128, 64, dtype="fp16"), Tile(64, 64))

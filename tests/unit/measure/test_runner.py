@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from harness.build import Case
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment, Technique, Tile
@@ -30,7 +31,6 @@ from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final
-from harness.variants import Case
 from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow

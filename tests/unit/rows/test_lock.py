@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.build import locking
 from harness.catalog import sources, techniques
 from harness.machine import processes
 from harness.rows import lock, reading
 from harness.rows.lock import Kernel
-from harness.variants import locking
 from tests.conftest import CHECKOUT
 from tests.support.row_file import TIMING
 

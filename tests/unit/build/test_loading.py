@@ -1,4 +1,4 @@
-"""harness/variants: what a loaded kernel refuses before it is launched."""
+"""harness/build: what a loaded kernel refuses before it is launched."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from cuda_kernels import cpu_build
+from harness.build import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 from harness.catalog.entries import Tile
 from harness.measure import arenas
 from harness.operators.attention.problem import Problem
-from harness.variants import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
 
 
 @pytest.mark.parametrize(("available", "fits"), [(166_912, True), (131_072, True), (101_376, False)])

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import operators
+from harness.build import machine_code
+from harness.build.variant import Call, Variant
 from harness.catalog import architectures, sources, techniques
 from harness.catalog.cases import Case
 from harness.operators.errors import CompileError, LaunchError, Unsupported
 from harness.operators.protocol import Problem, Scalars, Tensors
-from harness.variants import machine_code
-from harness.variants.variant import Call, Variant
 
 
 def gpu_arch() -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from harness.build.variant import Call, Variant
 from harness.catalog.cases import Case
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants.variant import Call, Variant
 
 
 class PeerVariant(Variant):

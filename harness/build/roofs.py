@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.build import instruction_order, machine_code
+from harness.build.cuda import cuda_compiler, shared_memory_bytes
 from harness.catalog.roofs import WARP, WARPGROUP, Roof
 from harness.operators.errors import CompileError, LaunchError
-from harness.variants import instruction_order, machine_code
-from harness.variants.cuda import cuda_compiler, shared_memory_bytes
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.build import machine_code
+from harness.build.cuda import constants, cuda_file
 from harness.catalog.cases import Case
 from harness.operators.errors import CompileError
-from harness.variants import machine_code
-from harness.variants.cuda import constants, cuda_file
 
 Texts = dict[str, str]
 

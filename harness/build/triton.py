@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import operators
+from harness.build import interpreter, machine_code
+from harness.build.variables import require_environment
+from harness.build.variant import Call, Variant
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.operators.errors import Unsupported
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants import interpreter, machine_code
-from harness.variants.variables import require_environment
-from harness.variants.variant import Call, Variant
 
 
 class TritonVariant(Variant):

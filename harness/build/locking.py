@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness import operators
+from harness.build import compiling, machine_code
+from harness.build.cuda import constants
+from harness.build.variables import environment_of
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
@@ -18,9 +21,6 @@ from harness.machine import processes
 from harness.rows import lock
 from harness.rows.lock import DIGITS, Kernel, Key
 from harness.rows.reading import problem_of
-from harness.variants import compiling, machine_code
-from harness.variants.cuda import constants
-from harness.variants.variables import environment_of
 
 SECONDS = 600.0
 """Deadline of one program."""
@@ -182,7 +182,7 @@ def _compile_cuda(case: Case, arch: str, front_end: str) -> str:
 
 def _specialization(case: Case, arch: str) -> str:
     """What tells one program of a kernel at a tile from another; for a Triton that is not installed, the problem."""
-    from harness.variants.triton import twin_in
+    from harness.build.triton import twin_in
 
     if case.backend in techniques.AS_CUBINS:
         return case.problem.slug

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.build.cuda import constants, cuda_file, decline, fits, workspace_bytes
+from harness.build.variant import Call, Variant
 from harness.catalog.cases import Case
 from harness.operators.errors import CompileError, DataRace, Diagnosed, Unsupported
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants.cuda import constants, cuda_file, decline, fits, workspace_bytes
-from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from harness.build.cuda import gpu_arch
 from harness.operators.errors import CompileError, LaunchError
-from harness.variants.cuda import gpu_arch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.variants import instruction_order as order
+from harness.build import instruction_order as order
 
 QK = ["HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8], RZ, !UPT", "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8], R24, gsb0"]
 PV = [

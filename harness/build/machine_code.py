@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.build import instruction_order
 from harness.catalog import sources
-from harness.variants import instruction_order
 
 CENSUS = {
     "HMMA": "mma.sync on 16-bit operands",

@@ -21,14 +21,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.catalog import sources, techniques
-from harness.catalog import tiles as tiles_of
-from harness.catalog.cases import Case, of_experiment, source_sha256
-from harness.catalog.entries import Tile
-from harness.catalog.experiments import load as load_experiment
-from harness.measure import runner
-from harness.operators.attention.problem import Problem
-from harness.variants import (
+from harness.build import (
     LaunchError,
     Unsupported,
     compiling,
@@ -38,7 +31,14 @@ from harness.variants import (
     loading,
     tritons,
 )
-from harness.variants.variables import environment_of
+from harness.build.variables import environment_of
+from harness.catalog import sources, techniques
+from harness.catalog import tiles as tiles_of
+from harness.catalog.cases import Case, of_experiment, source_sha256
+from harness.catalog.entries import Tile
+from harness.catalog.experiments import load as load_experiment
+from harness.measure import runner
+from harness.operators.attention.problem import Problem
 from tests.conftest import CHECKOUT
 from triton_kernels.attention import specialization
 

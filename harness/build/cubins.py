@@ -1,7 +1,7 @@
 """Kernels compiled by another Triton than the installed one, anywhere, and launched here by CUDA's driver.
 
 A backend with a version, such as gluon@3.9.0, is a series like any other. `compile` needs that Triton
-(variants.tritons) and no GPU; it leaves in build/cubins/<backend>/ what a launch must know, one file a case,
+(build.tritons) and no GPU; it leaves in build/cubins/<backend>/ what a launch must know, one file a case,
 
     <technique>.<problem>.128x128-s2-w8.sm_90a.json
 
@@ -26,13 +26,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.build import cubin_child, cuda_driver, tritons
+from harness.build.variables import environment_of
+from harness.build.variant import Call, Variant
 from harness.catalog import sources
 from harness.catalog.cases import Case, source_sha256
 from harness.operators.errors import CompileError, LaunchError, Unsupported
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants import cubin_child, cuda_driver, tritons
-from harness.variants.variables import environment_of
-from harness.variants.variant import Call, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,6 @@
 """Runs in a Python that has another Triton: compiles one case, and says what a launch of its cubin must know.
 
-    python -m harness.variants.cubin_child CASE FOLDER
+    python -m harness.build.cubin_child CASE FOLDER
 
 CASE is JSON: operator, technique, backend, problem, tile, arch. FOLDER gets `cubin` and `launch.json`, as
 variants.cubins reads them. The order of the parameters is that of Triton's launchers: a tensor map is followed by the
@@ -27,10 +27,10 @@ def main(request: str, folder: str) -> None:
     for place in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         site.addsitedir(place)  # runs the .pth files there: a plugin of Triton's registers itself by one
     from harness import operators
+    from harness.build import machine_code, tritons, variables
+    from harness.build import triton as language
     from harness.catalog.cases import Case
     from harness.catalog.entries import Tile
-    from harness.variants import machine_code, tritons, variables
-    from harness.variants import triton as language
 
     asked = json.loads(request)
     problem, tile = operators.problem_of(asked["problem"], asked["operator"]), Tile.from_dict(asked["tile"])
@@ -119,7 +119,7 @@ def declared_sizes(ptx: str) -> list[int]:
 
 def grid(case: Any, arch: str) -> dict[str, Any]:
     """Programs of a launch, and how many of them a multiprocessor has where the kernel takes no more than those."""
-    from harness.variants import triton as language
+    from harness.build import triton as language
 
     specialization: Any = importlib.import_module(f"triton_kernels.{case.problem.operator}.specialization")
     grids = []

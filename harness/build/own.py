@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.build import interpreter, machine_code
+from harness.build.variant import Call, Variant
 from harness.catalog import own
 from harness.catalog.cases import Case
 from harness.operators.errors import Unsupported
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants import interpreter, machine_code
-from harness.variants.variant import Call, Variant
 
 
 class OwnFunction(Variant):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib.util
 
 from harness import operators
+from harness.build.cubins import CubinVariant
+from harness.build.cuda import CudaVariant, gpu_arch
+from harness.build.cuda_on_cpu import CpuCudaVariant
+from harness.build.own import OwnFunction
+from harness.build.peers import PeerVariant
+from harness.build.triton import TritonVariant
+from harness.build.variant import Variant
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.operators.errors import Unsupported
-from harness.variants.cubins import CubinVariant
-from harness.variants.cuda import CudaVariant, gpu_arch
-from harness.variants.cuda_on_cpu import CpuCudaVariant
-from harness.variants.own import OwnFunction
-from harness.variants.peers import PeerVariant
-from harness.variants.triton import TritonVariant
-from harness.variants.variant import Variant
 
 
 def available(backend: str, on: str = "gpu") -> str | None:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from harness.build import cubins, machine_code
+from harness.build.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
+from harness.build.triton import compile_triton
+from harness.build.variables import environment_of, require_environment
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.machine import processes
 from harness.operators.errors import Unsupported
-from harness.variants import cubins, machine_code
-from harness.variants.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
-from harness.variants.triton import compile_triton
-from harness.variants.variables import environment_of, require_environment
 
 
 def prebuild(

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build
-from harness import variants
+from harness.build import Case, build_cuda, compiling, environment_of, gpu_arch, load, machine_code, prebuild
 from harness.catalog import sources, techniques
 from harness.inspection.survey import MEASURED
 from harness.operators.attention.problem import Problem
 from harness.setup import doctor
-from harness.variants import Case, compiling, machine_code
 from tests.support import children
 from tests.support.checkout import copied
 
@@ -169,7 +168,7 @@ def case(backend: str, name: str = "mma_ldmatrix") -> Case:
 
 def inspect(one: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
     """compiling.inspect, in a process of the case's environment and of this assembler: Triton reads its path once."""
-    environment = {**(variants.environment_of(one) or {}), "ASSEMBLER": ptxas}
+    environment = {**(environment_of(one) or {}), "ASSEMBLER": ptxas}
     found: dict[str, Any] = children.call(compiling.inspect, one, arch, ptxas, environment=environment)
     return found
 
@@ -183,7 +182,7 @@ def by_environment(backend: str) -> list[list[Case]]:
         if sources.has_series(backend, technique.path) and not techniques.unsupported(
             technique, backend, one.problem, one.tile
         ):
-            groups.setdefault(json.dumps(variants.environment_of(one), sort_keys=True), []).append(one)
+            groups.setdefault(json.dumps(environment_of(one), sort_keys=True), []).append(one)
     return list(groups.values())
 
 
@@ -193,11 +192,11 @@ def launched(first: Case, *names: str) -> dict[str, list[Any]]:
 
     backend = first.backend
     cases = {name: case(backend, name) for name in names}
-    loads = {name: variants.load(one) for name, one in cases.items()}
+    loads = {name: load(one) for name, one in cases.items()}
     build._torch_has_cuda = lambda: False  # the same library would be read twice
     jobs = os.cpu_count() if backend == "cuda" else 1  # nvcc is a process of its own, Triton's compiler is not
     with ThreadPoolExecutor(jobs) as pool:
-        ahead = pool.map(lambda one: compiling.inspect(one, variants.gpu_arch())["code"], cases.values())
+        ahead = pool.map(lambda one: compiling.inspect(one, gpu_arch())["code"], cases.values())
     codes = {}
     for (name, one), compiled in zip(cases.items(), ahead, strict=True):
         variant = loads[name]
@@ -238,7 +237,7 @@ def test_the_softmax_lock_encloses_the_softmax(nvcc: str, head_dim: int) -> None
     """ptxas may move arithmetic across a barrier: the exponentials must stand between the wait and the arrival."""
     tile = techniques.reference_tile(techniques.get("softmax_lock"), head_dim)
     one = Case("test", "softmax_lock", "cuda", Problem.square(2, 2, 256, head_dim), tile)
-    library = variants.build_cuda(one, "sm_90a").library
+    library = build_cuda(one, "sm_90a").library
     sass = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True).stdout
     softmax = re.search(r"BAR\.SYNC\S* R\d+, 0x100(.*?)BAR\.ARV", sass, re.DOTALL)
     assert softmax
@@ -268,8 +267,8 @@ def test_what_a_binary_holds_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> None:
     for group in by_environment(backend):
         names = [one.technique or "" for one in group]
-        variants.prebuild(group)  # here, for it has processes of its own, which a child may not
-        codes = children.call(launched, group[0], *names, environment=variants.environment_of(group[0]))
+        prebuild(group)  # here, for it has processes of its own, which a child may not
+        codes = children.call(launched, group[0], *names, environment=environment_of(group[0]))
         assert list(codes) == names
         for name, (loaded, ahead) in codes.items():
             assert loaded == ahead, name

@@ -5,21 +5,21 @@ Library peers are backends without a technique. Bad tensors are refused by the o
 language sees them.
 """
 
-from harness.catalog.cases import Case, same_program, source_sha256
-from harness.operators.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
-from harness.variants.compiling import prebuild
-from harness.variants.cuda import (
+from harness.build.compiling import prebuild
+from harness.build.cuda import (
     build_cuda,
     constants,
     gpu_arch,
     workspace_bytes,
 )
-from harness.variants.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
-from harness.variants.loading import available, load
-from harness.variants.peers import PeerVariant
-from harness.variants.triton import compile_triton
-from harness.variants.variables import environment_of
-from harness.variants.variant import Variant
+from harness.build.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
+from harness.build.loading import available, load
+from harness.build.peers import PeerVariant
+from harness.build.triton import compile_triton
+from harness.build.variables import environment_of
+from harness.build.variant import Variant
+from harness.catalog.cases import Case, same_program, source_sha256
+from harness.operators.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
 
 __all__ = [
     "Case",

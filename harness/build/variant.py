@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
+from harness.build import machine_code
 from harness.catalog import techniques
 from harness.catalog.cases import Case, source_sha256
 from harness.operators.protocol import Scalars, Tensors
-from harness.variants import machine_code
 
 if TYPE_CHECKING:
     import torch
