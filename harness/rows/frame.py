@@ -5,81 +5,36 @@ pages read. Raw rows are read in harness/rows alone.
     timing = frame("timing")
     fastest = timing[timing.usable & (timing.purpose == "timing")].groupby("problem").speed.max()
 
-A missing text is NaN (ask with `.isna()`), a missing number NaN, a missing object None; bools are never missing.
-
-Columns of every kind:
+A missing text is NaN (ask with `.isna()`), a missing number NaN, a missing object None; bools are never missing. Most
+columns are a row's own fields (results.FIELDS says what they mean). These are more, or read otherwise:
 
 | column | what it is |
 |---|---|
-| operator | what is computed, such as gemm |
-| experiment | name of the experiment; bench, tune, inspect, ncu, sanitizer, expressibility for commands |
-| technique | name in the registry; missing for peers and for a user's own kernel |
-| kernel | file:function of a user's own kernel |
-| backend, language, version | gluon@3.9.0, gluon, 3.9.0; the version is missing where it is the installed one |
+| version | 3.9.0 of gluon@3.9.0; missing where it is the installed one |
 | name | technique or kernel; missing for peers |
-| problem, tile | slugs; the tile is "" for peers |
-| problem_fields, tile_fields | the same as dictionaries (object) |
-| reference_tile | bool: the registry's tile, or a peer |
+| problem, tile | slugs; the tile is "" for peers. problem_fields and tile_fields are the same as dictionaries |
 | case | "technique backend problem tile" in one line, as errors and tables name it |
-| arch, mma | sm_90a; fma, mma_sync or wgmma |
-| on | gpu or cpu |
-| status, reason, check | passed or why not; which check failed |
 | assembler | own, or shared where nvcc's ptxas assembled Triton's programs too |
-| source_sha256 | code of the kernel's sources; missing for peers |
-| sass_sha256 | its machine code, where known |
-| compiler | {front_end, ptxas, flags} (object) |
-| current | bool: about this checkout's program; peers and proofs always are (see verdicts.source_sha256) |
 | same_program | the technique whose program this twin re-exports |
-| details | what else the row says (object) |
+| reference_tile | bool: the registry's tile, or a peer |
+| current | bool: about this checkout's program; peers and proofs always are (see verdicts.source_sha256) |
 | recorded, run | bool: below reports/recorded; stem of the row's file |
-| environment, gpu, gpu_slug, board | id; "NVIDIA H200"; h200; which board of its kind |
-| major, sm_count, max_sm_mhz, power_limit_w | of the GPU; its major compute capability |
-| process, driver, torch, triton, cuda, commit | of the run |
+| gpu, gpu_slug, board | "NVIDIA H200"; h200; which board of its kind. `major` and the rest are of the environment |
 | time | UTC, such as 2026-01-31T23:59:59Z; sorts as text |
-
-timing:
-
-| column | what it is |
-|---|---|
 | purpose | timing; tune: one tile among others; cupti: CUPTI's time of a launch; roof: a limit of the hardware |
-| mode | burst or sustained |
-| group, order | id of the interleaved group, unique with `environment`; labels of its variants (object) |
-| samples_ms | every sample (object: list); None where nothing was timed |
-| ms, speed, unit | median; the same in the operator's unit of speed; TFLOPS |
-| cupti_ms, events_ms, gap_ms, difference | of purpose cupti: both medians, idle time between launches, the rest |
-| findings | of purpose cupti: what it saw beside the kernel (object: list) |
-| clock_ghz | median SM clock of the kernel |
-| clocks, call_us | {sm_mhz, power_w, throttle}; host latency {launcher, graph} (objects) |
+| ms, speed, unit | of timings: median; the same in the operator's unit of speed; TFLOPS |
+| difference, findings | of purpose cupti: of its median to the events', and what it saw beside the kernel |
 | replicate, final | process of the run, 0 for the first; bool: of a final group (each series' fastest kernel) |
 | again | A/A pair of the group {of, difference, limit, flagged} (object) |
-| label, launch_hidden | as measured |
-| roof, per_clock, tflops | of purpose roof: its name, {what: rates}, TFLOPS launch by launch (objects) |
 | usable | bool: passed, measured and current |
 | program | key of the machine code on one problem with its compilers, libraries and driver (rows/stats.py) |
+| distributions, numerics | of gates: names of the inputs; distribution -> {max_abs, yardstick, floor, ...} (object) |
+| errors, error | distribution -> largest error over the yardstick, None where not finite; the largest of them or inf |
+| planted | the bug that was put in |
+| of | of code, which has a row for every row of any kind that read the machine code: that row's kind |
+| metrics, totals, sites, ncu | of counters (objects); `on` is gpu for Nsight Compute, cpu for the CPU runtime |
 
-gate:
-
-| column | what it is |
-|---|---|
-| tool | of a sanitizer: memcheck, synccheck, racecheck or initcheck; missing for the gate of numerics |
-| distributions | names of the inputs that were checked (object: tuple) |
-| numerics | distribution -> {max_abs, yardstick, floor, rel_l2, ...} (object) |
-| errors | distribution -> largest error over the yardstick, None where not finite (object) |
-| error, error_in | the largest of `errors`, inf where not finite; in which distribution |
-| gate, covers_all | id of inputs and limits; bool: every distribution, by this checkout's comparison |
-| padded, sharing, planted, label, launch_ms | as checked; `planted`: the bug that was put in |
-| found, findings | of a sanitizer |
-
-code (one row for every row of any kind that read the machine code; `of`: that row's kind):
-registers, spill_bytes, smem_bytes, census (object), main_loop (object), setmaxnreg (object), remarks (object).
-
-counters: metrics, totals, sites, ncu (objects), grid, block, symbol, clock_ghz, tool_version. `on` is gpu for Nsight
-Compute, cpu for the CPU runtime.
-
-proof: proof, verdict, subject, control, lines, control_lines (objects), seen.
-
-environment (indexed by id): gpu, gpu_slug, board, sm_count, major, max_sm_mhz, power_limit_w, driver, tensor_tflops,
-bytes_per_s, torch, triton, cuda, cudnn, nvcc, ptxas, triton_ptxas, commit, dirty, process, details (object), time.
+The table "environment" is indexed by id and has what a run's machine was.
 """
 
 from __future__ import annotations
@@ -95,8 +50,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
-from harness.catalog import sources
-from harness.rows import lock, reading, results, schema
+from harness.catalog import entries, sources, techniques
+from harness.catalog.entries import Tile
+from harness.rows import reading, results, schema
 
 if TYPE_CHECKING:
     import pandas
@@ -106,7 +62,6 @@ RECORDED = sources.ROOT / "reports" / "recorded"
 UNIT = "TFLOPS"
 KEPT_TABLES = 4
 """Of each kind, in the build folder."""
-SUFFIXES = (".cu", ".cuh", ".py", ".patch", ".toml")
 Row = Mapping[str, Any]
 Column = Callable[[Row], Any]
 
@@ -121,10 +76,10 @@ def frame(kind: str, *, root: Path = RECORDED, runs: Iterable[Path] = (), operat
     if kind not in KINDS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(KINDS)}")
     known = {path.name.partition(".")[0] for path in results.recorded(Path(root))}
-    table = _frame(kind, Path(root), tuple(path for path in map(Path, runs) if path.stem not in known))
+    found = _frame(kind, Path(root), tuple(path for path in map(Path, runs) if path.stem not in known))
     if operator is None or kind == "environment":
-        return table
-    return table[table.operator == operator]
+        return found
+    return found[found.operator == operator]
 
 
 def newest(table: pandas.DataFrame, *cell: str) -> pandas.DataFrame:
@@ -137,13 +92,6 @@ def in_groups(ours: pandas.DataFrame, theirs: pandas.DataFrame) -> pandas.DataFr
     `ratio`: speed of ours over theirs."""
     both = ours.merge(theirs, on=["environment", "group"], suffixes=("_ours", "_theirs"))
     return both.assign(ratio=both.speed_ours / both.speed_theirs)
-
-
-def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float | None:
-    """Speed of one timing over another's (rows of the table), None unless one process interleaved them."""
-    if (ours["environment"], ours["group"]) != (theirs["environment"], theirs["group"]) or ours["group"] is None:
-        return None
-    return float(ours["speed"] / theirs["speed"])
 
 
 @cache
@@ -164,29 +112,34 @@ def _read(kind: str | None, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
 def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
     import pandas
 
-    found = _of_checkout(kind) if root == RECORDED else _made(kind, results.recorded(root))
-    if not runs:
-        return found
-    both = pandas.concat([found, _made(kind, runs)], ignore_index=kind != "environment")
-    return both[~both.index.duplicated()]
+    found = _of_checkout(kind) if root == RECORDED else _read_table(kind, results.recorded(root))
+    if runs:
+        both = pandas.concat([found, _read_table(kind, runs)], ignore_index=kind != "environment")
+        found = both[~both.index.duplicated()]
+    return found if kind == "environment" else _judged(kind, found)
 
 
-def _made(kind: str, files: Iterable[Path]) -> pandas.DataFrame:
-    return table(kind, _read(None if kind == "code" else kind, files))
+def _read_table(kind: str, files: Iterable[Path]) -> pandas.DataFrame:
+    return _table(kind, _read(None if kind == "code" else kind, files))
 
 
 @cache
 def _of_checkout(kind: str) -> pandas.DataFrame:
-    """The table of recorded rows, from the build folder where the same files made it before: reading it takes a second,
-    making it ten."""
+    """The table of recorded rows as they are, from the build folder where it was made before: reading it takes a
+    second, making it ten."""
     import pandas
 
     files = results.recorded(RECORDED)
-    made = sources.CACHE / "tables" / f"{kind}-{_inputs(*files)}.pickle"
+    code = [Path(str(module.__file__)) for module in (entries, reading, results)]
+    code += [Path(__file__), *sorted((sources.ROOT / "harness" / "operators").glob("*/problem.py"))]
+    digest = hashlib.sha256("\0".join(map(sources.code, code)).encode())
+    for path in files:
+        digest.update(f"\0{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    made = sources.CACHE / "tables" / f"{kind}-{digest.hexdigest()[:24]}.pickle"
     with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
         found: pandas.DataFrame = pandas.read_pickle(made)
         return found
-    found = _made(kind, files)
+    found = _read_table(kind, files)
     with contextlib.suppress(OSError):  # a full disk, or a folder of somebody else's
         sources.put(made, pickle.dumps(found))
         for old in sorted(made.parent.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT_TABLES]:
@@ -194,19 +147,14 @@ def _of_checkout(kind: str) -> pandas.DataFrame:
     return found
 
 
-def _inputs(*files: Path) -> str:
-    """Names what a table is made from: the rows, the kernels, which decide which rows are current, and this code."""
-    folders = ("cuda_kernels", "triton_kernels", *(f"harness/{room}" for room in ("rows", "catalog", "operators")))
-    found = (path for folder in folders for path in sorted((sources.ROOT / folder).rglob("*")))
-    code = [path for path in found if path.suffix in SUFFIXES]
-    digest = hashlib.sha256()
-    for path in (*code, *filter(Path.is_file, [lock.PATH]), *files):
-        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()[:24]
-
-
 def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
     """The table of `kind` of these rows. Rows without `run` and `recorded` are taken for fresh ones."""
+    found = _table(kind, every)
+    return found if kind == "environment" else _judged(kind, found)
+
+
+def _table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
+    """What rows say by themselves."""
     import pandas
 
     every = [results.spelled_out(row) for row in every]
@@ -215,17 +163,50 @@ def table(kind: str, every: Iterable[Row]) -> pandas.DataFrame:
         names = list(_environment({"id": "", "details": {}, "time": ""}))
         return pandas.DataFrame(list(environments.values()), columns=names).set_index("id", drop=False)
     chosen = [row for row in every if row["kind"] == kind or (kind == "code" and "registers" in row.get("code", ()))]
-    columns = {**_COMMON, **_COLUMNS[kind]}
-    found = {name: [read(row) for row in chosen] for name, read in columns.items()}
+    around = [environments.get(row.get("environment"), {}) for row in chosen]
+    found = {
+        name: pandas.Series([read(row) for row in chosen], dtype=of)
+        for name, (of, read) in {**_COMMON, **_COLUMNS[kind]}.items()
+    }
     for name in _OF_ENVIRONMENT:
-        found[name] = [environments.get(row.get("environment"), {}).get(name) for row in chosen]
+        of = float if name in _NUMBERS else "str"
+        found[name] = pandas.Series([environment.get(name) for environment in around], dtype=of)
     if kind == "timing":
-        found["usable"] = [
-            current and row["status"] == "passed" and bool(row.get("samples_ms") or row.get("per_clock"))
-            for row, current in zip(chosen, found["current"], strict=True)
-        ]
-        found["program"] = [_program(row, environments.get(row.get("environment"), {})) for row in chosen]
-    return pandas.DataFrame(_typed(found, pandas))
+        programs = [_program(row, environment) for row, environment in zip(chosen, around, strict=True)]
+        found["program"] = pandas.Series(programs, dtype="str")
+    return pandas.DataFrame(found)
+
+
+def _judged(kind: str, found: pandas.DataFrame) -> pandas.DataFrame:
+    """The table with what the checkout's kernels decide: `reference_tile`, `current` and `usable`."""
+    columns = (found.operator, found.technique, found.problem, found.tile)
+    reference = [isinstance(one[2], str) and _is_reference(*one) for one in zip(*columns, strict=True)]
+    if kind == "proof":
+        current = [True] * len(found)
+    else:
+        hashes = checkout_hashes()
+        twins = zip(found.technique, found.backend, found.source_sha256, strict=True)
+        current = [not isinstance(name, str) or hashes.get((name, by)) == source for name, by, source in twins]
+        rest = [place for place, is_current in enumerate(current) if not is_current]
+        names = {"problem_fields": "problem", "tile_fields": "tile"}
+        fields = ("operator", "technique", "backend", "source_sha256", "sass_sha256", "status", "reason", *names)
+        others = found.iloc[rest][list(fields)].rename(columns=names).astype(object)
+        for place, row in zip(rest, others.where(others.notna(), None).to_dict("records"), strict=True):
+            current[place] = reading.is_current(row, hashes)
+    found = found.assign(reference_tile=reference, current=current).astype(dict.fromkeys(_JUDGED, bool))
+    if kind == "timing":
+        measured = found.ms.notna() | found.per_clock.map(bool)
+        found = found.assign(usable=found.current & (found.status == "passed") & measured)
+    return found
+
+
+@cache
+def _is_reference(operator: str, technique: str, problem: str, tile: str) -> bool:
+    if not isinstance(technique, str) or not tile:
+        return True
+    known = techniques.find(f"{operator}/{technique}")
+    key = operators.get(operator).problem.parse(problem).tile_key
+    return known is not None and Tile.parse(tile) == techniques.reference_tile(known, key)
 
 
 _PROGRAM = ("technique", "kernel", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")
@@ -240,21 +221,6 @@ def _program(row: Row, environment: Mapping[str, Any]) -> str:
     libraries = (*_LIBRARIES, own and own.software)
     around = [gpu.get("name"), gpu.get("driver"), *(software.get(name) for name in libraries)]
     return json.dumps([*(row.get(name) for name in _PROGRAM), *around], sort_keys=True)
-
-
-def _typed(table: Mapping[str, list[Any]], pandas: Any) -> dict[str, Any]:
-    """Lists and dictionaries stay objects, numbers become floats, texts pandas' strings."""
-    typed = {}
-    for name, values in table.items():
-        if name in _OBJECTS:
-            typed[name] = pandas.Series(values, dtype=object)
-        elif name in _NUMBERS:
-            typed[name] = pandas.Series(values, dtype=float)
-        elif name in _TRUTHS:
-            typed[name] = pandas.Series(values, dtype=bool)
-        else:
-            typed[name] = pandas.Series(values, dtype="str")
-    return typed
 
 
 def _environment(row: Row) -> dict[str, Any]:
@@ -307,18 +273,6 @@ def _of_code(name: str) -> Column:
     return lambda row: (row.get("code") or {}).get(name)
 
 
-def _version(row: Row) -> str | None:
-    return str(row.get("backend", "")).partition("@")[2] or None
-
-
-def _is_current(row: Row) -> bool:
-    return row["kind"] == "proof" or reading.is_current(row, checkout_hashes())
-
-
-def _is_reference(row: Row) -> bool:
-    return "problem" in row and reading.is_reference_tile(row)
-
-
 def _ms(row: Row) -> float | None:
     return reading.median_ms(row) if row.get("samples_ms") else None
 
@@ -333,98 +287,79 @@ def _errors(row: Row) -> dict[str, float | None] | None:
     return reading.error_over_yardstick(row) if row.get("numerics") else None
 
 
-def _worst(row: Row) -> tuple[float | None, str | None]:
-    errors = {name: float("inf") if error is None else error for name, error in (_errors(row) or {}).items()}
-    worst = max(errors, key=errors.__getitem__, default=None)
-    return (None, None) if worst is None else (errors[worst], worst)
+def _error(row: Row) -> float | None:
+    return max((float("inf") if error is None else error for error in (_errors(row) or {}).values()), default=None)
 
 
-def _covers_all(row: Row) -> bool:
-    asked = operators.get(row["operator"]).distributions
-    return not reading.of_earlier_gate(row) and set(asked) <= set(row.get("numerics") or ())
+def _fields(of: Any, *names: str, read: Callable[[str], Column] = _field) -> dict[str, tuple[Any, Column]]:
+    """Columns of one type."""
+    return {name: (of, read(name)) for name in names}
 
 
-_COMMON: dict[str, Column] = {
-    **{name: _field(name) for name in ("operator", "experiment", "technique", "kernel", "backend")},
-    "language": lambda row: str(row.get("backend", "")).partition("@")[0],
-    "version": _version,
-    "name": lambda row: reading.name_of(row) or None,
-    "problem": lambda row: reading.slug(row) if "problem" in row else None,
-    "tile": reading.tile_slug,
-    "problem_fields": _field("problem"),
-    "tile_fields": _field("tile"),
-    "reference_tile": _is_reference,
-    "case": lambda row: reading.case(row) if "problem" in row else None,
-    **{name: _field(name) for name in ("arch", "mma", "on", "status", "reason", "check")},
-    "assembler": lambda row: row.get("assembler") or "own",
-    "source_sha256": _field("source_sha256"),
-    "sass_sha256": lambda row: (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256"),
-    "compiler": _field("compiler"),
-    "current": _is_current,
-    "same_program": _detail("same_program"),
-    **{name: _field(name) for name in ("details", "recorded", "run", "environment", "time")},
+_COMMON: dict[str, tuple[Any, Column]] = {
+    **_fields("str", "operator", "experiment", "technique", "kernel", "backend"),
+    "version": ("str", lambda row: str(row.get("backend", "")).partition("@")[2] or None),
+    "name": ("str", lambda row: reading.name_of(row) or None),
+    "problem": ("str", lambda row: reading.slug(row) if "problem" in row else None),
+    "tile": ("str", reading.tile_slug),
+    "problem_fields": (object, _field("problem")),
+    "tile_fields": (object, _field("tile")),
+    "case": ("str", lambda row: reading.case(row) if "problem" in row else None),
+    **_fields("str", "arch", "mma", "on", "status", "reason", "check"),
+    "assembler": ("str", lambda row: row.get("assembler") or "own"),
+    **_fields("str", "source_sha256"),
+    "sass_sha256": ("str", lambda row: (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256")),
+    **_fields(object, "compiler", "details"),
+    **_fields("str", "same_program", read=_detail),
+    "recorded": (bool, lambda row: row.get("recorded", False)),
+    **_fields("str", "run", "environment", "time"),
 }
-_OF_ENVIRONMENT = (
-    *("gpu", "gpu_slug", "board", "major", "sm_count", "max_sm_mhz", "power_limit_w"),
-    *("process", "driver", "torch", "triton", "cuda", "commit"),
-)
-_COLUMNS: dict[str, dict[str, Column]] = {
+_OF_ENVIRONMENT = ("gpu", "gpu_slug", "board", "major", "sm_count", "max_sm_mhz", "process", "commit")
+_NUMBERS = ("major", "sm_count", "max_sm_mhz")
+_JUDGED = ("reference_tile", "current")
+_COLUMNS: dict[str, dict[str, tuple[Any, Column]]] = {
     "timing": {
-        "purpose": lambda row: row.get("purpose", "timing"),
-        **{name: _field(name) for name in ("mode", "group", "order", "samples_ms")},
-        "ms": _ms,
-        "speed": _speed,
-        "unit": lambda row: UNIT,
-        **{name: _detail(name) for name in ("cupti_ms", "events_ms", "gap_ms", "difference", "findings")},
-        "clock_ghz": reading.clock_ghz,
-        **{name: _field(name) for name in ("clocks", "call_us")},
-        "replicate": _detail("replicate", 0),
-        "final": _detail("final", False),
-        **{name: _detail(name) for name in ("again", "label", "launch_hidden")},
-        **{name: _field(name) for name in ("roof", "per_clock", "tflops")},
+        "purpose": ("str", lambda row: row.get("purpose", "timing")),
+        **_fields("str", "mode", "group"),
+        **_fields(object, "order", "samples_ms"),
+        "ms": (float, _ms),
+        "speed": (float, _speed),
+        "unit": ("str", lambda row: UNIT),
+        **_fields(float, "difference", read=_detail),
+        **_fields(object, "findings", read=_detail),
+        "clock_ghz": (float, reading.clock_ghz),
+        **_fields(object, "clocks"),
+        "replicate": (float, _detail("replicate", 0)),
+        "final": (bool, _detail("final", False)),
+        **_fields(object, "again", read=_detail),
+        **_fields("str", "label", read=_detail),
+        **_fields("str", "roof"),
+        **_fields(object, "per_clock", "tflops"),
     },
     "gate": {
-        "tool": _field("tool"),
-        "distributions": lambda row: tuple(row.get("numerics") or ()),
-        "numerics": _field("numerics"),
-        "errors": _errors,
-        "error": lambda row: _worst(row)[0],
-        "error_in": lambda row: _worst(row)[1],
-        "gate": _field("gate"),
-        "covers_all": _covers_all,
-        "padded": _detail("padded", False),
-        **{name: _detail(name) for name in ("sharing", "planted", "label", "launch_ms", "found", "findings")},
+        **_fields("str", "tool", "gate"),
+        "distributions": (object, lambda row: tuple(row.get("numerics") or ())),
+        **_fields(object, "numerics"),
+        "errors": (object, _errors),
+        "error": (float, _error),
+        "padded": (bool, _detail("padded", False)),
+        **_fields("str", "planted", "label", read=_detail),
+        **_fields(float, "sharing", "launch_ms", "found", read=_detail),
+        **_fields(object, "findings", read=_detail),
     },
     "code": {
-        "of": _field("kind"),
-        **{
-            name: _of_code(name)
-            for name in ("registers", "spill_bytes", "smem_bytes", "census", "main_loop", "setmaxnreg", "remarks")
-        },
+        "of": ("str", _field("kind")),
+        **_fields(float, "registers", "spill_bytes", "smem_bytes", read=_of_code),
+        **_fields(object, "census", "main_loop", "setmaxnreg", "remarks", read=_of_code),
     },
     "counters": {
-        **{name: _detail(name) for name in ("metrics", "totals", "sites", "ncu", "grid", "block", "tool_version")},
-        "symbol": _detail("kernel"),
-        "clock_ghz": reading.clock_ghz,
+        **_fields(object, "metrics", "totals", "sites", "ncu", read=_detail),
+        **_fields("str", "grid", read=_detail),
+        "clock_ghz": (float, reading.clock_ghz),
     },
     "proof": {
-        "proof": _field("proof"),
-        **{name: _detail(name) for name in ("verdict", "subject", "control", "lines", "control_lines", "seen")},
+        **_fields("str", "proof"),
+        **_fields("str", "verdict", "subject", "control", read=_detail),
+        **_fields(object, "lines", "control_lines", "seen", read=_detail),
     },
 }
-_OBJECTS = frozenset(
-    (
-        *("problem_fields", "tile_fields", "compiler", "details", "order", "samples_ms", "findings", "clocks"),
-        *("call_us", "again", "per_clock", "tflops", "distributions", "numerics", "errors", "census", "main_loop"),
-        *("setmaxnreg", "remarks", "metrics", "totals", "sites", "ncu", "lines", "control_lines", "launch_hidden"),
-        "seen",
-    )
-)
-_NUMBERS = frozenset(
-    (
-        *("ms", "speed", "cupti_ms", "events_ms", "gap_ms", "difference", "clock_ghz", "replicate", "neighbours"),
-        *("error", "sharing", "launch_ms", "found", "registers", "spill_bytes", "smem_bytes"),
-        *("major", "sm_count", "max_sm_mhz", "power_limit_w"),
-    )
-)
-_TRUTHS = frozenset(("reference_tile", "current", "recorded", "final", "usable", "covers_all", "padded"))

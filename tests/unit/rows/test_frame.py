@@ -32,7 +32,6 @@ def test_recorded_and_fresh_runs_are_one_table_and_none_is_there_twice(tmp_path:
     assert timing.ms[timing.purpose == "timing"].tolist() == [1.05] * 2
     assert gate.tool.dropna().tolist() == ["racecheck"]
     assert gate.error.dropna().tolist() == [0.5] * 2
-    assert not gate.covers_all.any()
 
 
 def test_where_nothing_is_recorded_a_table_has_its_columns(tmp_path: Path) -> None:
