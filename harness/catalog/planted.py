@@ -1,7 +1,7 @@
 """Bugs planted into the real kernels: tests/planted/<name>.patch (standard library only).
 
 A patch opens with prose, then `technique:` (the kernel that it breaks) and `diagnosis:` (the name that the CPU runtime
-gives it); git ignores what stands before the first `diff`.
+gives it); git ignores what stands before the diff.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Bug:
 
 def read(path: Path) -> Bug:
     """Raises ValueError when a patch does not name its technique and diagnosis before the diff."""
-    head = path.read_text().partition("\ndiff ")[0]
+    head = path.read_text().partition("\n--- ")[0]
     fields = dict(re.findall(r"^(technique|diagnosis): (\S+)$", head, re.MULTILINE))
     for name in ("technique", "diagnosis"):
         if name not in fields:

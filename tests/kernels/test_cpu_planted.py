@@ -1,7 +1,7 @@
 """Bugs planted into the real kernels: each patch applies, the diagnosis has its name, and the kernel as it is passes
 the launch that shows the bug.
 
-A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what stands before the first `diff`.
+A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what stands before the diff.
 `wrong_answer` is the name for numbers that differ while every access is in order.
 """
 
