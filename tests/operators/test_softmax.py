@@ -45,6 +45,7 @@ def test_it_is_listed_with_its_experiment() -> None:
     assert "attention/correctness" in known["experiments"], "a name of several operators names each"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["online", "softmax/online"])
 def test_both_languages_are_checked_on_a_cpu(name: str) -> None:
     rows = harness("check", name, "--on", "cpu")
@@ -57,6 +58,7 @@ def test_both_languages_are_checked_on_a_cpu(name: str) -> None:
     assert set(gates[0]["numerics"]) == {"normal", "large"}
 
 
+@pytest.mark.slow
 def test_a_function_of_ones_own_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def right(x):\n    return x.softmax(-1)\n\n\ndef wrong(x):\n    return x.softmax(0)\n")
@@ -69,6 +71,7 @@ def test_a_function_of_ones_own_is_checked(tmp_path: Path) -> None:
     assert "y is off by" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
 def test_both_languages_are_compiled_and_read() -> None:
     rows = harness("inspect", "online", "--arch", "sm_90a")
@@ -76,6 +79,7 @@ def test_both_languages_are_compiled_and_read() -> None:
     assert all(row["code"]["census"]["MUFU.EX2"] for row in rows)
 
 
+@pytest.mark.slow
 def test_its_claim_is_proven() -> None:
     (row,) = harness("expressibility", "softmax exponentials")
     assert (row["status"], row["operator"], row["technique"]) == ("passed", "softmax", "online")

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -174,10 +174,20 @@ ROOMS = {
 }
 
 
+@cache
 def python_files() -> list[str]:
     """Of the checkout. A site has copies of probes for its readers."""
     files = (path.relative_to(CHECKOUT) for package in PACKAGES for path in (CHECKOUT / package).rglob("*.py"))
     return sorted(str(path) for path in files if not path.is_relative_to("reports/site"))
+
+
+def cuda_files() -> list[str]:
+    return sorted(str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cuda_kernels").rglob("*.cu*"))
+
+
+@cache
+def text(file: str) -> str:
+    return (CHECKOUT / file).read_text()
 
 
 class _Runtime(ast.NodeTransformer):
@@ -187,7 +197,8 @@ class _Runtime(ast.NodeTransformer):
         return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
 
 
-def imports(source: str) -> set[str]:
+@cache
+def imports(source: str) -> frozenset[str]:
     """Every module that the source imports, anywhere in it; `from harness import rows` counts as harness.rows."""
     found = set()
     for node in ast.walk(_Runtime().visit(ast.parse(source))):
@@ -197,7 +208,7 @@ def imports(source: str) -> set[str]:
             assert node.level == 0, f"line {node.lineno}: relative import; write the whole name"
             inside = (CHECKOUT / str(node.module).replace(".", "/")).is_dir()
             found |= {f"{node.module}.{alias.name}" if inside else str(node.module) for alias in node.names}
-    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+    return frozenset(name for name in found if name.partition(".")[0] not in sys.stdlib_module_names)
 
 
 def below(name: str, prefixes: tuple[str, ...]) -> bool:
@@ -211,6 +222,8 @@ def is_one_line_twin(source: str) -> bool:
 
 
 def violations(file: str, source: str) -> list[str]:
+    if not file.endswith(".py"):
+        return include_violations(file, source)
     row = next((row for row in (*FILES, *ROOMS.values()) if row.has(file)), None)
     if row is None:
         return [f"{file} has no row in the import table; add one"]
@@ -223,9 +236,32 @@ def violations(file: str, source: str) -> list[str]:
     return [f"{file} may not import {name}" for name in sorted(forbidden)]
 
 
-@pytest.mark.parametrize("file", python_files())
-def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
-    assert violations(file, (CHECKOUT / file).read_text()) == []
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
+OF_A_KERNEL = ("ptx/", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cstdint")
+"""What any kernel may include, beside its operator's headers."""
+
+
+def include_violations(file: str, source: str) -> list[str]:
+    includes = INCLUDE.findall(source)
+    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("//")]
+    is_twin = file.endswith(".cu") and len(code) == 1 and len(includes) == 1
+    operator = f"{file.split('/')[1]}/"
+    problems = []
+    for include in includes:
+        name = include[1:-1]
+        if include[0] == '"':
+            problems.append(f'{file}: #include "{name}": angle brackets, so that the include path decides GPU or CPU')
+        elif name.endswith(".cu") and not is_twin:
+            problems.append(f"{file}: includes the kernel {name}; only a file of nothing else may")
+        elif name.partition("/")[0] in ("torch", "ATen", "c10", "cutlass", "cute"):
+            problems.append(f"{file}: may not include <{name}>")
+        elif file.endswith(".cu") and not name.endswith(".cu") and not name.startswith((operator, *OF_A_KERNEL)):
+            problems.append(f"{file}: a kernel includes its operator's headers, <ptx/...> and the 16-bit types")
+    return problems
+
+
+def test_a_file_imports_and_includes_only_what_the_table_allows() -> None:
+    assert [one for file in (*python_files(), *cuda_files()) for one in violations(file, text(file))] == []
 
 
 @pytest.mark.parametrize(
@@ -242,10 +278,7 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("harness/measure/fleet.py", "import ray"),
         ("harness/cli/spreading.py", "def f():\n    import ray"),
         ("triton_kernels/attention/ampere/scalar.py", "from harness.operators.attention.problem import Problem"),
-        (
-            "triton_kernels/attention/ampere/x.py",
-            "from triton_kernels.attention.ampere import scalar\nlaunch = scalar.launch",
-        ),
+        ("triton_kernels/attention/ampere/x.py", "from triton_kernels.attention.ampere import scalar\nf = scalar.f"),
         ("cuda_kernels/build.py", "import triton"),
         ("reports/build.py", "import torch"),
         ("reports/draw/figures.py", "from harness.measure import timing"),
@@ -253,19 +286,41 @@ def test_a_python_file_imports_only_what_the_table_allows(file: str) -> None:
         ("reports/data/dataset.py", "from reports.facts import scores"),
         ("reports/draw/banks.py", "from reports.pages import common"),
         ("experiments/attention/ladder.py", "from harness.measure import runner"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <torch/types.h>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <cutlass/cutlass.h>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <attention/ampere/scalar.cu>\nint a;"),
+        ("cuda_kernels/attention/ampere/x.cu", '#include "attention.cuh"\nint a;'),
+        ("cuda_kernels/attention/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
+        ("cuda_kernels/attention/hopper/x.cu", "#include <attention/hopper/persistent.cu>\nint a;"),
+        ("cuda_kernels/ptx/mma.cuh", "#include <cute/tensor.hpp>"),
     ],
 )
 def test_the_table_rejects(file: str, source: str) -> None:
     assert violations(file, source)
 
 
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        (
+            "triton_kernels/attention/ampere/x.py",
+            '"""The same."""\nfrom triton_kernels.attention.ampere.scalar import twin',
+        ),
+        ("cuda_kernels/attention/ampere/x.cu", "// Only the tile.\n#include <attention/ampere/scalar.cu>\n"),
+    ],
+)
+def test_a_file_that_is_the_same_program_again_may_name_it(file: str, source: str) -> None:
+    assert violations(file, source) == []
+
+
 def room_of(file: str) -> str:
     return next(room for room, row in ROOMS.items() if row.has(file))
 
 
+@cache
 def imported_files(file: str) -> set[str]:
     """Files of this checkout that the file imports: a module's own, or the __init__.py of the package that has it."""
-    places = [(CHECKOUT / name.replace(".", "/"), name) for name in imports((CHECKOUT / file).read_text())]
+    places = [(CHECKOUT / name.replace(".", "/"), name) for name in imports(text(file))]
     found = set()
     for place, name in places:
         if name.partition(".")[0] in PACKAGES:
@@ -302,21 +357,10 @@ def test_only_the_command_line_imports_the_reports() -> None:
 
 
 def test_every_module_of_this_checkout_that_is_imported_exists() -> None:
-    missing = []
-    for file in python_files():
-        for node in ast.walk(ast.parse((CHECKOUT / file).read_text())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in PACKAGES:
-                place = CHECKOUT / str(node.module).replace(".", "/")
-                if not place.is_dir() and not place.with_suffix(".py").is_file():
-                    missing.append(f"{file}: {node.module}")
-    assert missing == []
-
-
-def test_experiments_are_imported_by_name_in_one_place() -> None:
-    named = re.compile(r"""import_module\(f?["'][^"']*experiments\b""")
-    assert [file for file in python_files() if named.search((CHECKOUT / file).read_text())] == [
-        "harness/catalog/experiments.py"
-    ]
+    nodes = [(file, node) for file in python_files() for node in ast.walk(ast.parse(text(file)))]
+    asked = [(file, str(node.module)) for file, node in nodes if isinstance(node, ast.ImportFrom)]
+    places = [(file, CHECKOUT / name.replace(".", "/")) for file, name in asked if name.partition(".")[0] in PACKAGES]
+    assert [one for one in places if not one[1].is_dir() and not one[1].with_suffix(".py").is_file()] == []
 
 
 WORDS = re.compile(r"head_dim|seq_q|seq_kv|heads_kv|causal|\blse\b|attention")
@@ -340,7 +384,7 @@ def blind_files() -> list[str]:
 def test_rooms_that_know_no_operator_use_none_of_its_words() -> None:
     """But for those that are still to do."""
     files = [file for file in blind_files() if not file.startswith(STILL_TO_DO)]
-    assert [file for file in files if WORDS.search((CHECKOUT / file).read_text())] == []
+    assert [file for file in files if WORDS.search(text(file))] == []
 
 
 def test_describing_an_operator_needs_no_torch() -> None:
@@ -351,115 +395,6 @@ def test_describing_an_operator_needs_no_torch() -> None:
     )
     assert operators.every()
     assert subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT).returncode == 0
-
-
-def test_a_one_line_twin_may_import_its_sibling() -> None:
-    twin = '"""The same program."""\nfrom triton_kernels.attention.ampere.scalar import twin\n'
-    assert violations("triton_kernels/attention/ampere/x.py", twin) == []
-
-
-def picked_names(source: str) -> list[str]:
-    """Where the source asks a module of Triton, or what is in one, for a name by getattr or hasattr."""
-    tree = ast.parse(source)
-    of_triton = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and below(str(node.module), ("triton",)):
-            of_triton |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names = [alias for alias in node.names if below(alias.name, ("triton",))]
-            of_triton |= {alias.asname or "triton" for alias in names}
-    found = []
-    for node in ast.walk(tree):
-        asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
-        if asks and node.args:
-            place = node.args[0]
-            while isinstance(place, ast.Attribute):
-                place = place.value
-            if isinstance(place, ast.Name) and place.id in of_triton:
-                found.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return found
-
-
-def test_one_file_alone_picks_names_that_versions_of_triton_changed() -> None:
-    """Probes do too: a reader runs them with Triton alone."""
-    files = [file for file in python_files() if fnmatch(file, "triton_kernels/*")]
-    assert {
-        file
-        for file in files
-        if not fnmatch(file, "triton_kernels/probes/*") and picked_names((CHECKOUT / file).read_text())
-    } == {"triton_kernels/gluon_names.py"}
-
-
-@pytest.mark.parametrize(
-    ("source", "picks"),
-    [
-        ("from triton.experimental.gluon import language as gl\nbarrier = getattr(gl, 'barrier', None)", True),
-        ("from triton.experimental.gluon.language.nvidia.hopper import tma\nf = getattr(tma, 'async_load')", True),
-        ("import triton.language as tl\nnew = hasattr(tl.tensor, 'gather')", True),
-        ("import triton\n\ndef f():\n    return hasattr(triton.language, 'gather')", True),
-        ("import torch\nnew = hasattr(torch, 'compile')", False),
-        ("from triton.experimental.gluon import language as gl\nbarrier = gl.barrier", False),
-    ],
-)
-def test_a_picked_name_is_found(source: str, picks: bool) -> None:
-    assert bool(picked_names(source)) is picks
-
-
-STANDARD_HEADERS = {"cstdint", "cstddef", "type_traits", "limits", "utility"}
-CUDA_TYPES = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"}
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
-
-
-def include_violations(file: str, source: str) -> list[str]:
-    includes = INCLUDE.findall(source)
-    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("//")]
-    is_twin = file.endswith(".cu") and len(code) == 1 and len(includes) == 1
-    operator = f"{file.split('/')[1]}/"
-    problems = []
-    for include in includes:
-        name = include[1:-1]
-        if include[0] == '"':
-            problems.append(f'{file}: #include "{name}": angle brackets, so that the include path decides GPU or CPU')
-        elif name.endswith(".cu"):
-            if not is_twin:
-                problems.append(f"{file}: includes the kernel {name}; only a file of nothing else may")
-        elif file.endswith(".cu") and not is_twin:
-            if (
-                not (name.startswith(operator) and name.endswith(".cuh"))
-                and not name.startswith("ptx/")
-                and name not in CUDA_TYPES | {"cstdint"}
-            ):
-                problems.append(
-                    f"{file}: a kernel includes its operator's headers, <ptx/...> and the 16-bit types, not <{name}>"
-                )
-        elif name.partition("/")[0] in ("torch", "ATen", "c10", "cutlass", "cute"):
-            problems.append(f"{file}: may not include <{name}>")
-    return problems
-
-
-def cuda_files() -> list[str]:
-    return sorted(str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cuda_kernels").rglob("*.cu*"))
-
-
-@pytest.mark.parametrize("file", cuda_files())
-def test_a_cuda_file_includes_only_what_the_table_allows(file: str) -> None:
-    assert include_violations(file, (CHECKOUT / file).read_text()) == []
-
-
-@pytest.mark.parametrize(
-    ("file", "source"),
-    [
-        ("cuda_kernels/attention/ampere/x.cu", "#include <torch/types.h>\nint a;"),
-        ("cuda_kernels/attention/ampere/x.cu", "#include <cutlass/cutlass.h>\nint a;"),
-        ("cuda_kernels/attention/ampere/x.cu", "#include <attention/ampere/scalar.cu>\nint a;"),
-        ("cuda_kernels/attention/ampere/x.cu", '#include "attention.cuh"\nint a;'),
-        ("cuda_kernels/attention/ampere/x.cu", "#include <cuda_runtime.h>\nint a;"),
-        ("cuda_kernels/attention/hopper/x.cu", "#include <attention/hopper/persistent.cu>\nint a;"),
-        ("cuda_kernels/ptx/mma.cuh", "#include <cute/tensor.hpp>"),
-    ],
-)
-def test_the_include_table_rejects(file: str, source: str) -> None:
-    assert include_violations(file, source)
 
 
 @pytest.mark.parametrize(
@@ -477,12 +412,3 @@ def test_a_kernel_depends_on_what_it_uses(kernel: str, header: str, depends: boo
     """An edit of a header makes the rows of those kernels stale that include it, and of no others."""
     found = sources.files("cuda", kernel)
     assert (CHECKOUT / "cuda_kernels" / header in found) is depends
-
-
-def test_a_cuda_file_that_is_the_same_program_again_may_include_it() -> None:
-    assert (
-        include_violations(
-            "cuda_kernels/attention/ampere/x.cu", "// Only the tile.\n#include <attention/ampere/scalar.cu>\n"
-        )
-        == []
-    )
