@@ -20,7 +20,7 @@ from harness.catalog.entries import Tile
 from harness.machine import processes
 from harness.rows import lock
 from harness.rows.lock import DIGITS, Kernel, Key
-from harness.rows.reading import problem_of
+from harness.rows.reading import problem_of, technique_of, twin
 
 SECONDS = 600.0
 """Deadline of one program."""
@@ -48,9 +48,9 @@ def measured(rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[Program, tuple
     found: dict[Key, dict[Program, tuple[str, str]]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: str(row["time"])):
         compiler, sass = row.get("compiler") or {}, (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256")
-        if not (sass and "ptxas" in compiler and row.get("tile") and techniques.find(row.get("technique") or "")):
+        if not (sass and "ptxas" in compiler and row.get("tile") and technique_of(row)):
             continue
-        key = (row["technique"], row["backend"], row["arch"], compiler["front_end"], compiler["ptxas"])
+        key = (*twin(row), row["arch"], compiler["front_end"], compiler["ptxas"])
         program = problem_of(row).slug, Tile.from_dict(row["tile"]).slug
         found[key][program] = row["source_sha256"][:DIGITS], sass[:DIGITS]
     return found
@@ -71,7 +71,7 @@ def update(
     moved: list[tuple[Kernel, dict[Program, tuple[str, str]]]] = []
     for key, programs in measured(rows).items():
         technique, backend = techniques.get(key[0]), key[1]
-        if technique.name not in wanted or not sources.kernel_file(backend, technique.path).is_file():
+        if techniques.shown(technique) not in wanted or not sources.kernel_file(backend, technique.path).is_file():
             continue
         now = sources.source_sha256(backend, technique.path)[:DIGITS]
         host = lock.host_sha256(backend, technique.path)[:DIGITS]
@@ -169,7 +169,7 @@ def _compile_cuda(case: Case, arch: str, front_end: str) -> str:
     tools = build.toolchain()
     if f"nvcc {tools.nvcc}" != front_end:
         raise ValueError(f"compiled by {front_end}; here is nvcc {tools.nvcc}: install it (`twinkernels doctor`)")
-    file = sources.kernel_file("cuda", techniques.get(case.technique).path)
+    file = sources.kernel_file("cuda", techniques.at(case.technique, case.problem).path)
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         headers = f"-I{sources.ROOT / 'cuda_kernels'}"
@@ -187,7 +187,7 @@ def _specialization(case: Case, arch: str) -> str:
     if case.backend in techniques.AS_CUBINS:
         return case.problem.slug
     assert case.technique is not None
-    file = sources.kernel_file(case.backend, techniques.get(case.technique).path)
+    file = sources.kernel_file(case.backend, techniques.at(case.technique, case.problem).path)
     made = twin_in(file.relative_to(sources.ROOT).as_posix()).specialize(case.problem, None, case.tile, arch)
     return repr((made.signature, made.constexprs, made.attrs, vars(made.options), made.grid))
 

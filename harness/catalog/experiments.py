@@ -11,15 +11,17 @@ from harness.catalog.entries import Experiment
 
 
 def files() -> dict[str, Path]:
-    """The file of every experiment, by its name; a name that several operators have is operator/name."""
+    """The file of every experiment, by its name; operator/name where an earlier operator has one of that name."""
     found = [
         (operator, path)
         for operator in operators.names()
         for path in sorted((operators.root(operator) / "experiments" / operator).glob("*.py"))
         if path.stem != "__init__"
     ]
-    stems = [path.stem for _, path in found]
-    return {f"{of}/{path.stem}" if stems.count(path.stem) > 1 else path.stem: path for of, path in found}
+    named: dict[str, Path] = {}
+    for operator, path in found:
+        named[f"{operator}/{path.stem}" if path.stem in named else path.stem] = path
+    return named
 
 
 def names() -> list[str]:
@@ -33,8 +35,7 @@ def full_names() -> list[str]:
 
 
 def load(name: str) -> Experiment:
-    """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file, KeyError that lists
-    the operators where several have it."""
+    """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file."""
     experiment: Experiment = _module(name).EXPERIMENT
     return experiment
 
@@ -61,13 +62,9 @@ def article(name: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    operator, _, stem = name.rpartition("/")
-    having = [path for path in files().values() if path.stem == stem and operator in ("", path.parent.name)]
-    if len(having) > 1:
-        all_of_them = ", ".join(f"{path.parent.name}/{stem}" for path in having)
-        raise KeyError(f"experiment: got {name!r}, expected one of {all_of_them}")
-    if not having:
+    known = {f"{path.parent.name}/{path.stem}": path for path in files().values()} | files()
+    if name not in known:
         raise ModuleNotFoundError(f"experiment: got {name!r}, expected one of {', '.join(names())}")
-    operator = having[0].parent.name
+    operator, stem = known[name].parent.name, known[name].stem
     package = "" if operators.root(operator) == operators.ROOT else f"harness.operators.{operator}."
     return importlib.import_module(f"{package}experiments.{operator}.{stem}")

@@ -53,13 +53,13 @@ def disagreements(root: Path | None = None) -> list[str]:
     """A line for each kernel file whose name, symbol or parent is not what the registry says."""
     root = root or sources.ROOT
     found = []
-    for technique in techniques.TECHNIQUES:
+    for technique in techniques.rungs():
         for language, check in (("cuda", _fault_of_cuda), ("triton", _fault_of_triton)):
             file = sources.kernel_file(language, technique.path, root)
             fault = check(file.read_text(), technique) if file.is_file() else "is missing; the entry names it"
             if fault:
                 found.append(f"{file.relative_to(root)}: {fault}")
-    known = {technique.path for technique in techniques.TECHNIQUES}
+    known = {technique.path for technique in techniques.rungs()}
     for folder in sorted({Path(path).parent for path in known}):
         for room, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
             for file in sorted((root / room / folder).glob(f"[a-z]*{suffix}")):

@@ -2,7 +2,7 @@
 
 Adding a technique touches three files: cuda_kernels/<operator>/<ladder>/<name>.cu, its twin in triton_kernels and one
 entry in harness/operators/<operator>/ladders/<ladder>.py. The name is the file stem, the kernel symbol and the label in
-every plot. Where two operators have techniques of one name, each is called operator/name.
+every plot. Where two operators have techniques of one name, it means the first operator's; another's is operator/name.
 """
 
 from __future__ import annotations
@@ -43,35 +43,43 @@ LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each language, for tools to which triton and triton_native are one source."""
 
 LADDERS: dict[str, Ladder] = {}
-"""The ladders of all operators; one whose name another operator has too is called operator/name."""
+"""The ladders of the first operator."""
 TECHNIQUES: Sequence[Technique] = []
-"""The rungs of all ladders."""
+"""The rungs of the first operator's ladders."""
+_others: list[Technique] = []
 _ablations: list[Technique] = []
 
 
 def _add(operator: Operator) -> None:
-    for ladder in operator.ladders:
-        LADDERS[f"{operator.name}/{ladder.name}" if ladder.name in LADDERS else ladder.name] = ladder
-    TECHNIQUES.extend(operator.techniques)  # type: ignore[attr-defined]
+    if operator.name == operators.FIRST:
+        LADDERS.update((ladder.name, ladder) for ladder in operator.ladders)
+        TECHNIQUES.extend(operator.techniques)  # type: ignore[attr-defined]
+    else:
+        _others.extend(operator.techniques)
     _ablations.extend(operator.ablations)
 
 
 operators.follow(_add)
 
 
+def rungs() -> tuple[Technique, ...]:
+    """The rungs of all operators."""
+    return (*TECHNIQUES, *_others)
+
+
 def kernels() -> tuple[Technique, ...]:
     """What can be run and has rows: every rung, and the ablations, which are no rungs."""
-    return (*TECHNIQUES, *_ablations)
+    return (*rungs(), *_ablations)
 
 
 def find(name: str) -> Technique | None:
-    """The technique or ablation called `name`, or operator/name; None where the registry has none. Raises KeyError that
-    lists them where several have the name."""
+    """The technique or ablation called `name`, or operator/name; None where the registry has none. A name that the
+    first operator shares with others means its own. Raises KeyError that lists them where several others have it."""
     operator, _, stem = name.rpartition("/")
     found = [
         kernel for kernel in kernels() if kernel.name == stem and (not operator or kernel.operator in (operator, ""))
     ]
-    if len(found) > 1:
+    if len(found) > 1 and found[0].operator != operators.FIRST:
         all_of_them = ", ".join(f"{kernel.operator}/{stem}" for kernel in found)
         raise KeyError(f"technique: got {name!r}, expected one of {all_of_them}")
     return found[0] if found else None
@@ -81,14 +89,19 @@ def get(name: str) -> Technique:
     """The technique or ablation called `name`. Raises KeyError that lists the known names."""
     if found := find(name):
         return found
-    known = ", ".join(kernel.name for kernel in kernels())
+    known = ", ".join(map(shown, kernels()))
     raise KeyError(f"technique: got {name!r}, expected one of {known} (`twinkernels list` shows them)")
 
 
 def shown(technique: Technique) -> str:
-    """The technique's name; operator/name where several operators have one of that name."""
+    """What `find` takes for it: the name; operator/name where that alone means another operator's."""
     several = sum(kernel.name == technique.name for kernel in kernels()) > 1
-    return f"{technique.operator}/{technique.name}" if several else technique.name
+    return qualified(technique.name, technique.operator) if several else technique.name
+
+
+def qualified(name: str, operator: str | None) -> str:
+    """The name of an operator's technique or experiment: as it is of the first operator, else operator/name."""
+    return name if operator in (None, operators.FIRST) else f"{operator}/{name}"
 
 
 def at(name: str, problem: Problem) -> Technique:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def list_techniques(as_json: AsJson = False) -> None:
     """Show the ladders with their techniques, the ablations and the experiments."""
     rows: list[dict[str, Any]] = []
-    for technique in techniques.TECHNIQUES:
+    for technique in techniques.rungs():
         parent = techniques.parent(technique)
         files = {
             language: str(path.relative_to(operators.root(technique.operator))) if path.exists() else None
@@ -82,7 +82,7 @@ def list_techniques(as_json: AsJson = False) -> None:
         print(json.dumps({"techniques": rows, "ablations": ablations, "experiments": experiments()}, indent=1))
         return
     wide = console.width >= 100
-    for ladder in techniques.LADDERS.values():
+    for ladder in (ladder for operator in operators.every() for ladder in operator.ladders):
         name = Column("technique", no_wrap=True)
         more = ("instructions", "CUDA", "Triton", "Gluon") if wide else ()
         table = Table(name, "idea", *more, title=ladder.title, title_justify="left")
@@ -193,7 +193,7 @@ def write_lock(names: Sequence[str] | None) -> NoReturn:
 
     with Interrupts() as interrupts, Progress() as progress:
         rows = (row for row in frame.rows() if row["kind"] != "environment")
-        wanted = names or [kernel.name for kernel in techniques.kernels()]
+        wanted = names or list(map(techniques.shown, techniques.kernels()))
         done = locking.update(rows, wanted, progress=partial(progress.count, "lock"), stop=lambda: interrupts.requested)
     for program, said in done.failed.items():
         console.print(f"{program}: {said}", style="red", highlight=False, soft_wrap=True)

@@ -199,7 +199,7 @@ def chosen_backends(
     require_known(option, asked or (), (*known, *further))
     for backend in asked or ():
         if of and not any(sources.has_series(backend, techniques.get(name).path) for name in of):
-            having = [each.name for each in techniques.TECHNIQUES if sources.has_series(backend, each.path)]
+            having = [techniques.shown(each) for each in techniques.rungs() if sources.has_series(backend, each.path)]
             raise typer.BadParameter(
                 f"{option}: got {backend!r}, which has no kernel of {', '.join(of)}, but of {', '.join(having)}"
             )

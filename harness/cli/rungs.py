@@ -78,7 +78,7 @@ def changes(technique: Technique, language: str) -> list[str]:
         return [f"{file}: the same program as {same}"]
     parent = techniques.parent(technique, language)
     while parent and (other := sources.same_program(parent.path, language)):
-        parent = techniques.find(other)
+        parent = techniques.find(f"{parent.operator}/{other}")
     if parent is None or not sources.has_series(language, parent.path):
         return [f"{file}: builds on no other kernel in this language"]
     before, after = (sources.kernel_file(language, one.path).read_text().splitlines() for one in (parent, technique))
@@ -101,7 +101,7 @@ def show(name: Name) -> None:
         console.print(opening, "", sep="\n", soft_wrap=True)
     with Progress() as progress:
         progress.say("reading recorded rows")
-        timings = of_experiment(measured_by(technique))
+        timings = of_experiment(measured_by(technique), technique.operator)
     tables = speeds(technique, timings) if timings is not None else []
     for table in tables:
         console.print(table)
@@ -122,7 +122,7 @@ def note(technique: Technique) -> str:
 
 def measured_by(technique: Technique) -> str:
     """The experiment that times its ladder, or the first one that times this ablation."""
-    if technique in techniques.TECHNIQUES:
+    if technique in techniques.rungs():
         return techniques.experiment_of(technique)
     for name in experiments.names():
         if any(case.technique == technique.name for case in cases.of_experiment(experiments.load(name), "h200")):
@@ -130,8 +130,8 @@ def measured_by(technique: Technique) -> str:
     return techniques.experiment_of(technique)
 
 
-def of_experiment(experiment: str) -> pandas.DataFrame | None:
-    """Usable timings of an experiment, recorded and fresh; None where there are none."""
+def of_experiment(experiment: str, operator: str) -> pandas.DataFrame | None:
+    """Usable timings of an operator's experiment, recorded and fresh; None where there are none."""
     from harness.rows import frame, results
 
     files = [
@@ -144,7 +144,8 @@ def of_experiment(experiment: str) -> pandas.DataFrame | None:
     if not any(row["kind"] == "timing" for row in rows):
         return None
     table = frame.table("timing", rows)
-    return table[table.usable & (table.purpose == "timing") & (table["mode"] == "burst") & (table.on == "gpu")]
+    mine = table.operator == operator
+    return table[mine & table.usable & (table.purpose == "timing") & (table["mode"] == "burst") & (table.on == "gpu")]
 
 
 def speeds(technique: Technique, timings: pandas.DataFrame) -> list[Table]:

@@ -50,7 +50,7 @@ def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], til
             kernels.append(own.of_function(thing))
         elif own.is_kernel(thing):
             kernels.append(own.parse(thing))
-        elif (found := techniques.find(thing)) and found in techniques.TECHNIQUES:
+        elif (found := techniques.find(thing)) and found in techniques.rungs():
             names.append(thing)
         elif thing in peers:
             libraries.append(thing)

@@ -181,7 +181,7 @@ def inherited(
             continue
         case = Case("tune", one.technique, one.backend, by_cell[one.cell], one.tile)
         program = origin(case, same_program)
-        for twin in techniques.TECHNIQUES:
+        for twin in operators.of(case.problem).techniques:
             if twin.name == one.technique or not sources.has_series(one.backend, twin.path):
                 continue
             if techniques.unsupported(twin, one.backend, case.problem, one.tile):

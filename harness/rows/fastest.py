@@ -33,7 +33,7 @@ def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list
 def of_rows(rows: Iterable[Row], problem: Problem) -> list[Rung]:
     """Every rung in its fastest language, best first, on the timed problem of the same cell that is nearest."""
     times: dict[Problem, dict[Rung, float]] = {}
-    known = {technique.name for technique in techniques.TECHNIQUES}
+    known = {technique.name for technique in operators.of(problem).techniques}
     for row in rows:
         timed = results.what(row) == "timing" and row["status"] == "passed" and row.get("technique") in known
         if timed and row["backend"] not in techniques.AS_CUBINS:  # of which no cubin need be here

@@ -34,7 +34,7 @@ _SPACE = "~"
 
 
 Key = tuple[str, str, str, str, str]
-"""(technique, backend, arch, front end, ptxas)."""
+"""(technique, or operator/technique but for the first operator; backend, arch, front end, ptxas)."""
 
 
 @dataclass
@@ -99,12 +99,13 @@ def _kernels() -> dict[tuple[str, str], list[Kernel]]:
     return found
 
 
-def vouches(row: Mapping[str, Any], now: str | None, tile: str) -> bool:
-    """Whether a row of another source measured the program that the source `now` compiles to. `tile`: its slug."""
+def vouches(row: Mapping[str, Any], twin: tuple[str, str], now: str | None, tile: str) -> bool:
+    """Whether a row of another source measured the program that the source `now` compiles to. `twin` is (technique,
+    backend) as in a Key, `tile` the tile's slug."""
     sass, then = (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256"), row.get("source_sha256")
     if not (sass and then and now):
         return False
-    for kernel in _kernels().get((row["technique"], row["backend"]), ()):
+    for kernel in _kernels().get(twin, ()):
         host = kernel.sources.get(then[:DIGITS])
         alike = host is not None and kernel.source == now[:DIGITS] and host == kernel.sources[kernel.source]
         if alike and (tile, sass[:DIGITS]) in kernel.cells:

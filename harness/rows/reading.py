@@ -12,12 +12,12 @@ from typing import Any
 
 from harness import operators
 from harness.catalog import sources, techniques
-from harness.catalog.entries import Tile
+from harness.catalog.entries import Technique, Tile
 from harness.rows import lock
 
 Row = Mapping[str, Any]
 Hashes = Mapping[tuple[str, str], str]
-"""(technique, backend) -> `source_sha256` of the checkout."""
+"""`twin` of a row -> `source_sha256` of the checkout."""
 SHARED_PTXAS = "_shared_ptxas"
 """Suffix of an experiment's name where nvcc's ptxas assembled the Triton programs. Pages show these rows beside the
 headline, never in it."""
@@ -36,8 +36,19 @@ def checkout_hashes() -> dict[tuple[str, str], str]:
             if (path := sources.kernel_file(backend, technique.path)).is_file():
                 if path not in of_file:
                     of_file[path] = sources.source_sha256(backend, technique.path)
-                hashes[technique.name, backend] = of_file[path]
+                hashes[techniques.qualified(technique.name, technique.operator), backend] = of_file[path]
     return hashes
+
+
+def technique_of(row: Row) -> Technique | None:
+    """The registry's entry of the row's technique; None where there is none, or no longer."""
+    name = row.get("technique")
+    return techniques.find(f"{row.get('operator') or operators.FIRST}/{name}") if name else None
+
+
+def twin(row: Row) -> tuple[str, str]:
+    """(technique, backend), with operator/technique but for the first operator."""
+    return techniques.qualified(row["technique"], row.get("operator")), row["backend"]
 
 
 def problem_of(row: Row) -> Any:
@@ -103,8 +114,7 @@ def clock_ghz(row: Row) -> float | None:
 
 def is_of_checkout(row: Row, hashes: Hashes) -> bool:
     """Whether the row is about this checkout's kernel. Library peers always are."""
-    technique = row.get("technique")
-    return technique is None or hashes.get((technique, row["backend"])) == row.get("source_sha256")
+    return row.get("technique") is None or hashes.get(twin(row)) == row.get("source_sha256")
 
 
 def is_current(row: Row, hashes: Hashes) -> bool:
@@ -112,12 +122,12 @@ def is_current(row: Row, hashes: Hashes) -> bool:
     too, that the registry declines now as it did then: nothing of a kernel's source was in it."""
     if is_of_checkout(row, hashes) or (row["status"] == "unsupported" and _is_declined(row)):
         return True
-    return lock.vouches(row, hashes.get((row["technique"], row["backend"])), tile_slug(row))
+    return lock.vouches(row, twin(row), hashes.get(twin(row)), tile_slug(row))
 
 
 def _is_declined(row: Row) -> bool:
     """Whether the registry gives the row's reason for declining its case."""
-    technique = techniques.find(row["technique"])
+    technique = technique_of(row)
     if technique is None or not row.get("tile"):
         return False
     problem, tile = problem_of(row), Tile.from_dict(row["tile"])
@@ -154,7 +164,7 @@ def is_reference_tile(row: Row) -> bool:
     """True if the row's tile is the registry's, or if it has none, as peers. A technique that is gone has no tile."""
     if row.get("technique") is None or row.get("tile") is None:
         return True
-    technique = techniques.find(row["technique"])
+    technique = technique_of(row)
     if technique is None:
         return False
     return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from harness import operators
 from harness.catalog import architectures, experiments, own, techniques
 from harness.catalog.entries import Tile
-from harness.rows import results
+from harness.rows import reading, results
 from harness.rows.reading import Row
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def admit(row: Row) -> None:
             "takes the run's file as it is, and a kernel to record becomes a rung first"
         )
     _admit_names(row)
-    if row.get("technique") and row["kind"] != "proof" and not techniques.find(row["technique"]):
+    if row.get("technique") and row["kind"] != "proof" and not reading.technique_of(row):
         raise ValueError(
             f"row.technique: got {row['technique']!r}, expected a name of the registry (`twinkernels list`); record a "
             "run with the checkout that measured it"
@@ -192,7 +192,7 @@ def _known(field: str, got: Any, names: Iterable[Any]) -> None:
 
 @cache
 def _experiments() -> frozenset[str]:
-    return frozenset((*experiments.names(), *TOOLS))
+    return frozenset((*(name.rpartition("/")[2] for name in experiments.names()), *TOOLS))
 
 
 @cache

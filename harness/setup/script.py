@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NoReturn
 
+from harness import operators
 from harness.catalog import techniques
 from harness.setup import bootstrap
 
@@ -25,7 +26,7 @@ PAGES = {
     "expressibility": "expressibility.html",
 }
 """Of experiments that another page tells than the one of their name."""
-ORDER = {technique.name: number for number, technique in enumerate(techniques.kernels())}
+ORDER = {techniques.shown(technique): number for number, technique in enumerate(techniques.kernels())}
 
 
 def become(*command: str) -> NoReturn:
@@ -95,8 +96,16 @@ def recorded(name: str) -> list[str]:
 def parts(cell: str) -> tuple[str, str | None, str | None]:
     """Backend, technique and problem of a timed cell; a library has no technique. No problem: it was not timed."""
     words = cell.split()
-    at = next((i for i, word in enumerate(words) if re.match(r"b\d+-h\d+", word)), None)
+    at = next((i for i, word in enumerate(words) if _is_problem(word)), None)
     return words[0], words[1] if at == 2 else None, None if at is None else words[at]
+
+
+def _is_problem(word: str) -> bool:
+    try:
+        operators.parse(word)
+    except ValueError:
+        return False
+    return True
 
 
 def where(name: str) -> list[str]:

@@ -12,15 +12,16 @@ from harness.catalog.cases import Case
 from harness.operators.attention.problem import Problem
 
 
-def test_a_bare_name_works_where_it_is_unique_and_else_the_error_lists_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bare_name_is_the_first_operators_and_else_the_error_lists_all(monkeypatch: pytest.MonkeyPatch) -> None:
     scalar = techniques.get("scalar")
     assert techniques.get("attention/scalar") is scalar
-    other = replace(scalar, operator="gemm")
-    monkeypatch.setattr(techniques, "TECHNIQUES", [*techniques.TECHNIQUES, other])
-    with pytest.raises(KeyError, match="got 'scalar', expected one of attention/scalar, gemm/scalar"):
-        techniques.get("scalar")
-    assert techniques.get("gemm/scalar") is other
-    assert [techniques.shown(one) for one in (scalar, other)] == ["attention/scalar", "gemm/scalar"]
+    others = [replace(scalar, name=name, operator=of) for name in ("scalar", "rows") for of in ("conv", "fft")]
+    monkeypatch.setattr(techniques, "_others", others)
+    assert techniques.get("scalar") is scalar
+    assert techniques.get("conv/scalar") is others[0]
+    assert [techniques.shown(one) for one in (scalar, others[0])] == ["scalar", "conv/scalar"]
+    with pytest.raises(KeyError, match="got 'rows', expected one of conv/rows, fft/rows"):
+        techniques.get("rows")
     problem = Problem.square(1, 1, 128, 64)
     assert techniques.at("scalar", problem) is scalar, "the problem says the operator"
     assert Case("x", "attention/scalar", "cuda", problem, None).technique == "scalar"
