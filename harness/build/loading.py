@@ -33,7 +33,7 @@ def available(backend: str, on: str = "gpu") -> str | None:
         return "Triton's interpreter does not run Gluon: its kernels are compiled here, and run on a GPU"
     if on == "cpu" and backend == techniques.HATCH:
         return "Triton's interpreter does not run inline PTX: a hatch is compiled here, and runs on a GPU"
-    by_triton = backend.startswith("triton") or backend in ("gluon", techniques.HATCH, "flex")
+    by_triton = backend.startswith("triton") or backend in ("gluon", techniques.HATCH, *operators.by_triton())
     if by_triton and importlib.util.find_spec("triton") is None:
         return "triton is not installed: pip install triton"
     if backend == "cuda":

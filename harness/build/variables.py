@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from harness import operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case
 
@@ -19,7 +20,7 @@ def environment_of(case: Case, on: str = "gpu") -> dict[str, str] | None:
     if on == "cpu":
         return {"TRITON_INTERPRET": "1"} if case.backend.startswith("triton") else None
     if case.technique is None:
-        return {} if case.backend == "flex" else None
+        return {} if case.backend in operators.by_triton() else None
     if case.backend.partition("@")[0] == "triton_native":
         return {}
     return dict(MMA_SYNC_ONLY) if techniques.at(case.technique, case.problem).mma != "wgmma" else {}

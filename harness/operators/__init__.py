@@ -75,6 +75,11 @@ def peers() -> tuple[str, ...]:
     return tuple(dict.fromkeys(peer for operator in every() for peer in operator.peers))
 
 
+def by_triton() -> tuple[str, ...]:
+    """Libraries of any operator that Triton compiles."""
+    return tuple(peer for operator in every() for peer in operator.by_triton)
+
+
 def anchors() -> tuple[str, ...]:
     """The library of each operator that every interleaved group contains."""
     return tuple(dict.fromkeys(operator.anchor for operator in every() if operator.anchor))

@@ -278,6 +278,8 @@ class Operator:
     `counted` and `benchmark`."""
     pictures: Callable[[], None] | None = None
     """Computes what the operator's pages draw and no row holds."""
+    by_triton: tuple[str, ...] = ()
+    """Peers that Triton compiles: their processes have none of the variables that restrict a twin."""
     in_torch: Mapping[str, str] = field(default_factory=dict)
     """Peers that torch has -> the module that must import."""
     other_problems: tuple[Any, ...] = ()

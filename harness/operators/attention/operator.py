@@ -52,6 +52,7 @@ OPERATOR = Operator(
     anchor=ANCHOR,
     peer=deferred("harness.operators.attention.peers", "peer"),
     libraries=LIBRARIES,
+    by_triton=("flex",),
     in_torch={"SDPA flash, cuDNN, math": "torch", "FlexAttention": "torch.nn.attention.flex_attention"},
     counted=inspected.COUNTED,
     sanitized=inspected.SANITIZED,
