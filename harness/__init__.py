@@ -3,6 +3,7 @@ functions."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from typing import Any
 
@@ -18,5 +19,5 @@ def __getattr__(name: str) -> Any:
 
         for operator in operators.every():
             if name in operator.functions:
-                return operator.functions[name]
+                return getattr(importlib.import_module(operator.functions[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

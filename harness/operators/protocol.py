@@ -284,8 +284,8 @@ class Operator:
     """Peers that torch has -> the module that must import."""
     other_problems: tuple[Any, ...] = ()
     """Further problems for a user's kernel, whose sizes no tile divides."""
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """What `import harness` offers of the operator: plain functions, by name."""
+    functions: Mapping[str, str] = field(default_factory=dict)
+    """What `from harness import ...` offers of the operator: plain functions, name -> the module that has it."""
     comparison_hashes: tuple[str, ...] = ()
     """What gate rows from before there were versions have in place of this one."""
     claims: Callable[[], Any] | None = None

@@ -167,6 +167,8 @@ def _gpu() -> Iterator[Finding]:
     name, driver = _nvml()
     yield Finding("GPU", name, "timing, and the gate on the real machine", "an NVIDIA GPU of capability 8.0 or newer")
     yield Finding("driver", driver, "timing", "NVIDIA's driver; in a container, the NVIDIA container toolkit")
+    if name:
+        yield _tuned(name)
     cuda = None
     if _installed("torch"):
         import torch
@@ -182,6 +184,17 @@ def _gpu() -> Iterator[Finding]:
     for tool, purpose in (("ncu", "inspect --ncu"), ("compute-sanitizer", "sanitize")):
         path = cuda_tools.locate(tool)
         yield Finding(tool, str(path) if path else None, f"twinkernels {purpose}", cuda_tools.HOW_TO_GET[tool])
+
+
+def _tuned(gpu: str) -> Finding:
+    """Which GPU's tiles the kernels have here. Those of the H200 serve every Hopper GPU for what it has none of its
+    own for."""
+    words = re.findall(r"\w+", gpu.lower())
+    tables = {path.stem for operator in operators.every() for path in (operator.folder / "tiles").glob("*.toml")}
+    own = [f"tuned on {word}" for word in words if word in tables]
+    others = ["the h200's for what it has none for"] if any(re.match(r"g?h\d", word) for word in words) else []
+    found = ", ".join(dict.fromkeys(own if "h200" in words else own + others))
+    return Finding("tiles", found or None, "the fastest kernels", "`twinkernels tune`")
 
 
 def _nvml() -> tuple[str | None, str | None]:

@@ -52,18 +52,21 @@ def apart(sample: Sample) -> list[Tensor]:
     return tensors
 
 
+def with_strides(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """The tensor with these strides, however large: addresses alone, as a page is there once something is written to
+    it."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+    elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+    pages = mmap.mmap(-1, elements * tensor.element_size(), flags=flags)
+    return torch.frombuffer(pages, dtype=tensor.dtype).as_strided(tensor.shape, strides).copy_(tensor)
+
+
 def far_apart(sample: Sample) -> list[Tensor]:
-    """The same with heads and batches more than 2^31 elements apart: addresses alone, as a page is there once something
-    is written to it."""
+    """The same with heads and batches more than 2^31 elements apart."""
     tensors = []
     for number, tensor in enumerate((*sample.tensors.values(), torch.full_like(sample.tensors["q"], torch.nan)), 1):
-        batch, heads, seq, head_dim = tensor.shape
         between = 2**31 + 64 * number
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-        pages = mmap.mmap(-1, batch * heads * between * tensor.element_size(), flags=flags)
-        storage = torch.frombuffer(pages, dtype=tensor.dtype)
-        strides = heads * between, between, head_dim, 1
-        tensors.append(storage.as_strided((batch, heads, seq, head_dim), strides).copy_(tensor))
+        tensors.append(with_strides(tensor, (tensor.shape[1] * between, between, tensor.shape[3], 1)))
     return tensors
 
 

@@ -1,69 +1,240 @@
-"""The flagship without a harness around it: tensors in, tensors out."""
+"""The flagship without a harness around it: tensors in, tensors out.
+
+What a call needs is worked out once for each kind of call (shapes, strides, dtypes, devices, mask, scale) and looked up
+from then on; a later call of the same kind reads addresses, allocates its outputs and launches.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import math
+import struct
+import threading
+from collections.abc import Callable, Hashable
 from functools import cache
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from harness.build.cuda import CudaVariant
 from harness.build.loading import load
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
-from harness.operators.attention.arguments import structure
+from harness.operators.attention import validate
+from harness.operators.attention.arguments import AttentionArgs, structure
 from harness.operators.attention.problem import Problem
-from harness.operators.attention.validate import check_memory, validate
 from harness.operators.errors import LaunchError
 from harness.rows.results import gpu_slug
 
 FLAGSHIP = techniques.get("attention/flagship")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
+Outputs = tuple[Tensor, Tensor]
+Call = Callable[[Tensor, Tensor, Tensor], Outputs]
 
-def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None
-) -> tuple[Tensor, Tensor]:
+_calls: dict[Hashable, Call] = {}
+MOST_CALLS = 4096
+"""Kinds of call that are remembered; when there are more, all are forgotten."""
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None) -> Outputs:
     """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship: (o, lse).
 
     q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
     64, 128 or 256, heads a multiple of heads_kv, the last dimension contiguous and the other strides multiples of 16
-    bytes. `causal` is aligned bottom right: query i sees key j when j <= i + seq_kv - seq_q. `scale`: head_dim ** -0.5
-    where it is None.
+    bytes. K and V may both be expanded over heads. `causal` is aligned bottom right: query i sees key j when
+    j <= i + seq_kv - seq_q. `scale`: head_dim ** -0.5 where it is None; 0 or negative costs a copy of q.
     o: the shape, dtype and storage order of q. lse: (batch, heads, seq_q) fp32, the natural logarithm of the sum of
-    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Forward only.
+    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Forward only. Under autocast other dtypes are cast.
 
-    Launched on the current stream of q's device, without waiting for it. The kernel's counters are new for each call,
-    so that calls on several streams share none. The first call for a dtype, head_dim, mask and class of length builds a
-    kernel, or finds it in the build folder; later calls look it up.
+    Launched on the current stream of q's device, without waiting for it. Calls on different streams, and those captured
+    into a CUDA graph, share no counter. The first call for a dtype, head_dim, mask and tile builds a kernel, or finds
+    it in the build folder. torch.compile, and whatever else traces a call, sees one operator,
+    twinkernels::flash_attention.
 
     Raises TypeError and ValueError that name argument, what was got and what is expected; Unsupported and CompileError
     where no kernel can be built; LaunchError with CUDA's own words.
     """
-    for name, tensor in {"q": q, "k": k, "v": v}.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
-        check_memory(name, tensor)
-    if q.dim() != 4 or q.shape[-1] == 0:
-        raise ValueError(f"q.shape: got {tuple(q.shape)}, expected (batch, heads, seq, head_dim), none of them empty")
-    if scale is None:
-        scale = q.shape[-1] ** -0.5
-    o = torch.empty_like(q, requires_grad=False)
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    if is_compiling() or torch._C._len_torch_dispatch_stack():
+        return _operator(*_cast(q, k, v), bool(causal), scale)
+    return _attend(q, k, v, causal, scale)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:
+    key: Hashable = None
+    try:
+        key = (
+            *(q.shape, q.stride(), q.dtype, q.device),
+            *(k.shape, k.stride(), k.dtype, k.device),
+            *(v.shape, v.stride(), v.dtype, v.device),
+            *(causal, type(causal), scale, type(scale)),
+        )
+        call = _calls.get(key)
+    except (AttributeError, TypeError, RuntimeError):  # something without strides, or a scale without a hash
+        call = None
+    if call is None:
+        cast = _cast(q, k, v)
+        if any(one is not given for one, given in zip(cast, (q, k, v), strict=True)):
+            return _attend(*cast, causal, scale)
+        call = _plan(q, k, v, causal, scale)
+        if len(_calls) >= MOST_CALLS:
+            _calls.clear()
+        _calls[key] = call
+    return call(q, k, v)
+
+
+@torch.library.custom_op(
+    "twinkernels::flash_attention",
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v, bool causal, float? scale) -> (Tensor, Tensor)",
+)
+def _operator(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:
+    return _attend(q, k, v, causal, scale)
+
+
+@_operator.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:
+    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+def _cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The tensors as autocast wants them: in its dtype where one is fp32, or where they differ."""
+    tensors = (q, k, v)
+    if not all(isinstance(one, Tensor) for one in tensors) or not torch.is_autocast_enabled(q.device.type):
+        return tensors
+    if q.dtype in DTYPES and q.dtype == k.dtype == v.dtype:
+        return tensors
+    dtype = torch.get_autocast_dtype(q.device.type)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def _plan(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Call:
+    """Checks what all calls of a kind have in common, and returns what does them."""
+    tensors = {"q": q, "k": k, "v": v}
+    validate.check_tensors(tensors, FLAGSHIP, smallest=0)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    validate.check_options(scale, causal, any_sign=True)
+    if k.stride(1) == v.stride(1) == 0 and k.shape[1] > 1:  # expanded: the heads of q share one of K and V
+        tensors |= {"k": (k := k[:, :1]), "v": (v := v[:, :1])}
+    if q.numel() and k.numel():
+        for name, tensor in tensors.items():
+            validate.check_layout(name, tensor, by_tma=True)
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
-    validate(q, k, v, o, lse, scale=scale, causal=causal, technique=FLAGSHIP, capability=capability)
+    validate.check_capability(FLAGSHIP, capability)
     if not q.is_cuda:
         raise ValueError(f"q.device: got {q.device}, expected a CUDA GPU (Hopper); move q, k and v with .to('cuda')")
-    batch, heads, seq_q, head_dim = q.shape
-    problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
-    with torch.cuda.device(q.device):
-        kernel = _kernel(q.device.index, case_of(problem, gpu_slug(torch.cuda.get_device_name(q.device))))
-        workspace = torch.zeros(kernel.workspace_bytes, dtype=torch.uint8, device=q.device)
-        args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": scale}, workspace)
-        if code := kernel.entry(ctypes.byref(args), torch.cuda.current_stream().cuda_stream):
-            raise LaunchError(f"flash_attention of {problem.slug}: {torch.cuda.CudaError(code)}", code)
-    return o, lse
+    if not (q.numel() and k.numel()):
+        return _no_keys
+    if scale <= 0:  # kernels look for the largest score before they scale it
+        sign, size = (-1.0, -scale) if scale else (0.0, 1.0)
+        return lambda q, k, v: _attend(q * sign, k, v, causal, size)
+    return Launch(q, k, v, bool(causal), scale)
+
+
+def _no_keys(q: Tensor, _k: Tensor, _v: Tensor) -> Outputs:
+    validate.check_no_gradient({"q": q})
+    return torch.zeros_like(q), torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
+
+
+class Launch:
+    """All launches of one kind: the kernel, and its arguments but for addresses."""
+
+    ADDRESSES = struct.Struct("6P")  # the first fields of AttentionArgs
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> None:
+        batch, heads, seq_q, head_dim = q.shape
+        self.problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
+        self.gpu = q.device.index
+        with torch.cuda.device(q.device):
+            self.kernel = _kernel(self.gpu, case_of(self.problem, _gpu(self.gpu)))
+        o = torch.empty_like(q, device="meta", requires_grad=False)
+        lse = torch.empty(q.shape[:3], device="meta")
+        args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": scale}, None)
+        assert AttentionArgs.q_stride.offset == self.ADDRESSES.size
+        self.rest = bytes(args)[self.ADDRESSES.size :]
+        self.o = (tuple(o.shape), o.stride(), q.dtype, q.device)
+        self.lse_shape = tuple(lse.shape)
+        self.reaches = tuple(validate.reach(tensor) for tensor in (q, k, v))
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
+        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+            validate.check_no_gradient({"q": q, "k": k, "v": v})
+        try:
+            addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
+            sound = all(addresses) and not (addresses[0] | addresses[1] | addresses[2]) % validate.ALIGNMENT
+            for tensor, reach in zip((q, k, v), self.reaches, strict=True):
+                inside = tensor.storage_offset() * 2 + reach <= tensor.untyped_storage().nbytes()
+                sound = sound and inside and not tensor.is_neg()
+        except RuntimeError:  # no memory, as inside torch.func
+            sound = False
+        if not sound:
+            for name, tensor in {"q": q, "k": k, "v": v}.items():
+                validate.check_memory(name, tensor)
+                validate.check_address(name, tensor)
+        shape, strides, dtype, device = self.o
+        o = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        lse = torch.empty(self.lse_shape, dtype=torch.float32, device=device)
+        if torch.cuda.current_device() == self.gpu:
+            self._launch(*addresses, o.data_ptr(), lse.data_ptr())
+        else:
+            with torch.cuda.device(self.gpu):
+                self._launch(*addresses, o.data_ptr(), lse.data_ptr())
+        return o, lse
+
+    def _launch(self, *addresses: int) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(self.gpu)
+        counter, _owner = _counters(self.gpu).of(stream, self.kernel.workspace_bytes)
+        args = self.ADDRESSES.pack(*addresses, counter) + self.rest  # copied by the launch, so no call shares it
+        if code := self.kernel.entry(args, stream):
+            raise LaunchError(f"flash_attention of {self.problem.slug}: {torch.cuda.CudaError(code)}", code)
+
+
+class Counters:
+    """The workspaces of one GPU: one for each stream and for each launch in a CUDA graph, zeroed when it is taken.
+
+    A kernel leaves its counters zero, so the launches of a stream share them. A graph may be replayed beside any
+    stream, so every launch that is captured has its own for good.
+    """
+
+    SLAB, SLOT = 2**18, 16
+
+    def __init__(self) -> None:
+        self.of_streams: dict[tuple[int, int], int] = {}
+        self.slabs: list[Tensor] = []
+        self.used = self.SLAB
+        self.lock = threading.Lock()
+
+    def of(self, stream: int, size: int) -> tuple[int, Tensor | None]:
+        """(address, what must live until the launch): `size` zeroed bytes for a launch on this, the current stream."""
+        if torch.cuda.is_current_stream_capturing():
+            return self._take(size, capturing=True)
+        if (found := self.of_streams.get((stream, size))) is None:
+            found = self.of_streams[stream, size] = self._take(size, capturing=False)[0]
+        return found, None
+
+    def _take(self, size: int, *, capturing: bool) -> tuple[int, Tensor | None]:
+        with self.lock:
+            if self.used + size > self.SLAB:
+                if capturing:  # memory of the graph, zeroed by each replay
+                    workspace = torch.zeros(size, dtype=torch.uint8, device="cuda")
+                    return workspace.data_ptr(), workspace
+                self.slabs.append(torch.zeros(max(size, self.SLAB), dtype=torch.uint8, device="cuda"))
+                torch.cuda.current_stream().synchronize()  # other streams may use it at once
+                self.used = 0
+            address = self.slabs[-1].data_ptr() + self.used
+            self.used += -(-size // self.SLOT) * self.SLOT
+            return address, None
+
+
+@cache
+def _counters(gpu: int) -> Counters:
+    return Counters()
+
+
+@cache
+def _gpu(index: int) -> str:
+    """The slug of a GPU's name, such as h200."""
+    return gpu_slug(torch.cuda.get_device_name(index))
 
 
 def case_of(problem: Problem, gpu: str) -> Case:

@@ -77,9 +77,30 @@ GLUON_ROWS = Limit(
 GLUON_STAGE = Limit("gluon", ONE_STAGE.reason, ONE_STAGE.applies)
 GLUON_RING = Limit("gluon", RING.reason, RING.applies)
 GLUON_SHARED_MEMORY = Limit("gluon", SHARED_MEMORY.reason, SHARED_MEMORY.applies)
-PLAIN = (RAGGED, HEAD_DIM, POWER_OF_TWO)
+GRID_LIMIT = 65_535
+"""Blocks in the second and in the third dimension of a grid."""
+GRID = (
+    Limit(
+        "cuda",
+        f"batches and tiles of queries are dimensions of the grid: at most {GRID_LIMIT} each",
+        lambda problem, tile: max(problem.batch, problem.seq_q // tile.block_m) > GRID_LIMIT,
+    ),
+    Limit(
+        "triton",
+        f"tiles of queries are a dimension of the grid: at most {GRID_LIMIT}",
+        lambda problem, tile: problem.seq_q // tile.block_m > GRID_LIMIT,
+    ),
+)
+HEADS_IN_GRID = Limit(
+    "*",
+    f"heads and batches are dimensions of the grid: at most {GRID_LIMIT} each",
+    lambda problem, tile: max(problem.batch, problem.heads) > GRID_LIMIT,
+)
+ANY_GRID = (RAGGED, HEAD_DIM, POWER_OF_TWO)
+PLAIN = (*ANY_GRID, *GRID)
 MMA = (*PLAIN, ROWS, COLUMNS, ONE_STAGE, GLUON_ROWS, GLUON_STAGE)
-BATCHED = (*PLAIN, TWO_M_TILES, COLUMNS, ONE_STAGE)
+M_TILES = (TWO_M_TILES, COLUMNS, ONE_STAGE)
+BATCHED = (*PLAIN, *M_TILES)
 GENERAL = (GENERAL_HEAD_DIM, POWER_OF_TWO, TWO_M_TILES, COLUMNS)
 TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
 GLUON_TWO_WARPGROUPS = Limit("gluon", TWO_WARPGROUPS.reason, TWO_WARPGROUPS.applies)

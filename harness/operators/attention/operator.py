@@ -63,8 +63,8 @@ OPERATOR = Operator(
         Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
     ),
     functions={
-        "flash_attention": deferred("harness.operators.attention.api", "flash_attention"),
-        "register_flash_attention": deferred("harness.operators.attention.sdpa", "register_flash_attention"),
+        "flash_attention": "harness.operators.attention.api",
+        "register_flash_attention": "harness.operators.attention.sdpa",
     },
     promises=deferred("harness.operators.attention.promises", "promises"),
     prices=partial(importlib.import_module, "harness.operators.attention.prices"),

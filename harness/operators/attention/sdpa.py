@@ -78,6 +78,6 @@ def scaled_dot_product(
                 f"{NAME}: {got}, expected {expected}; torch.nn.attention.restore_flash_attention_impl() takes "
                 "PyTorch's own again"
             )
-    o, lse = flash_attention(query.detach(), key.detach(), value.detach(), causal=is_causal, scale=scale)
-    nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)
-    return o, lse, None, None, seq_q, seq_kv, nothing, nothing.new_zeros(()), query.new_empty(0)
+    o, lse = flash_attention(query, key, value, causal=is_causal, scale=scale)
+    seed = torch.empty(2, dtype=torch.uint64, device=query.device)  # of no dropout: nobody reads it
+    return o, lse, None, None, seq_q, seq_kv, seed, seed.new_empty(()), query.new_empty(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import ladder_of
@@ -27,6 +28,7 @@ SECTION_BYTES, SMALLEST_BLOCK_M = 32 * 2**20, 64
 """Kernels take tiles in sections of as many heads as have K and V of so many bytes (persistent_tiles.cuh),
 and multiply that number of heads by the number of tiles."""
 
+_NUMPYS = ("numpy", "True"), ("numpy", "False")
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
 
 
@@ -52,11 +54,11 @@ def validate_launch(
 
 
 def validate(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    lse: torch.Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
     *,
     scale: float,
     causal: bool,
@@ -70,48 +72,70 @@ def validate(
     (major, minor), the GPU. Raises TypeError for what is not a tensor, number or dtype of the right kind, ValueError
     for everything else; the message names the argument, what was got and what is expected.
     """
-    matrices = {"q": q, "k": k, "v": v, "o": o}
-    tensors = {**matrices, "lse": lse}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
-    _check_options(scale, causal)
-    for name, tensor in tensors.items():
-        check_memory(name, tensor)
-    _check_dtypes(q, tensors)
-    _check_devices(q, tensors)
-    _check_shapes(q, k, v, o, lse)
-    _check_head_dim(q.shape[-1], technique)
-    for name, tensor in tensors.items():
-        if tensor.requires_grad:
-            raise ValueError(f"{name}.requires_grad: got True, expected False (forward only); pass {name}.detach()")
-    for name, tensor in matrices.items():
-        _check_layout(name, tensor)
+    tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+    check_tensors(tensors, technique)
+    check_options(scale, causal)
+    for name in "qkvo":
+        check_layout(name, tensors[name])
     if not lse.is_contiguous():
         raise ValueError(f"lse.stride(): got {lse.stride()}, expected contiguous; pass lse.contiguous()")
     _check_overlap_within(o)
     _check_aliasing(tensors)
-    if technique is not None and capability is not None:
-        _check_capability(technique, capability)
+    check_capability(technique, capability)
 
 
-def _check_options(scale: float, causal: bool) -> None:
+def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, smallest: int = 1) -> None:
+    """Checks memory, dtypes, devices and shapes of q, k and v, and of o and lse if they are among `tensors`.
+    `smallest`: the smallest size of a dimension, 1 for what is launched."""
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
+    for name, tensor in tensors.items():
+        check_memory(name, tensor)
+    q = tensors["q"]
+    if q.dtype not in DTYPES:
+        raise TypeError(f"q.dtype: got {q.dtype}, expected torch.float16 or torch.bfloat16; convert with q.to(...)")
+    for name, tensor in tensors.items():
+        expected, of_q = (torch.float32, "") if name == "lse" else (q.dtype, " as q")
+        if tensor.dtype != expected:
+            raise TypeError(f"{name}.dtype: got {tensor.dtype}, expected {expected}{of_q}; convert it first")
+        if tensor.device != q.device:
+            raise ValueError(f"{name}.device: got {tensor.device}, expected {q.device} as q; use .to(q.device)")
+    _check_shapes(tensors, smallest)
+    _check_head_dim(q.shape[-1], technique)
+    check_no_gradient(tensors)
+
+
+def check_no_gradient(tensors: dict[str, Tensor]) -> None:
+    """Refuses a call whose gradient would be lost."""
+    for name, tensor in tensors.items():
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{name}.requires_grad: got True, expected False or torch.no_grad() (forward only); "
+                f"pass {name}.detach()"
+            )
+
+
+def check_options(scale: float, causal: bool, *, any_sign: bool = False) -> None:
+    """A scale that fp32 holds, positive unless `any_sign`, and a mask that is True or False (also NumPy's)."""
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise TypeError(f"scale: got {type(scale).__name__}, expected a float; the usual one is head_dim ** -0.5")
-    if isinstance(scale, int) and scale > FP32.max:
+    if isinstance(scale, int) and abs(scale) > FP32.max:
         raise ValueError(f"scale: got an int of {scale.bit_length()} bits, expected at most {FP32.max:.3g} (fp32)")
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"scale: got {scale}, expected finite and positive; the usual one is head_dim ** -0.5")
-    if not FP32.tiny <= scale <= FP32.max:
+    size = abs(scale) if any_sign else scale
+    if not (math.isfinite(scale) and (size > 0 or any_sign)):
+        expected = "finite" if any_sign else "finite and positive"
+        raise ValueError(f"scale: got {scale}, expected {expected}; the usual one is head_dim ** -0.5")
+    if scale and not FP32.tiny <= size <= FP32.max:
         raise ValueError(
             f"scale: got {scale}, expected {FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32); the usual "
             "one is head_dim ** -0.5"
         )
-    if not isinstance(causal, bool):
+    if not isinstance(causal, bool) and (type(causal).__module__, str(causal)) not in _NUMPYS:
         raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
 
 
-def check_memory(name: str, tensor: torch.Tensor) -> None:
+def check_memory(name: str, tensor: Tensor) -> None:
     """Returns when the tensor holds its values in memory, one stride a dimension; else raises ValueError.
 
     A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know.
@@ -130,8 +154,7 @@ def check_memory(name: str, tensor: torch.Tensor) -> None:
         )
     if tensor.device.type == "meta" or not tensor.numel():
         return
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    needed = tensor.storage_offset() * tensor.element_size() + reach(tensor)
     try:
         size, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
     except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
@@ -148,64 +171,69 @@ def check_memory(name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def _check_dtypes(q: torch.Tensor, tensors: dict[str, torch.Tensor]) -> None:
-    if q.dtype not in DTYPES:
-        raise TypeError(f"q.dtype: got {q.dtype}, expected torch.float16 or torch.bfloat16; convert with q.to(...)")
+def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
+    q, k = tensors["q"], tensors["k"]
     for name, tensor in tensors.items():
-        expected = torch.float32 if name == "lse" else q.dtype
-        if tensor.dtype != expected:
-            of_q = "" if name == "lse" else " as q"
-            raise TypeError(f"{name}.dtype: got {tensor.dtype}, expected {expected}{of_q}; convert it first")
-
-
-def _check_devices(q: torch.Tensor, tensors: dict[str, torch.Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if tensor.device != q.device:
-            raise ValueError(f"{name}.device: got {tensor.device}, expected {q.device} as q; use .to(q.device)")
-
-
-def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor) -> None:
-    for name, tensor in {"q": q, "k": k, "v": v, "o": o}.items():
+        if name == "lse":
+            continue
         if tensor.dim() != 4:
             raise ValueError(
                 f"{name}.dim(): got {tensor.dim()} with shape {tuple(tensor.shape)}, "
                 "expected 4: (batch, heads, seq, head_dim)"
             )
         for dimension, size in zip(_DIMENSIONS, tensor.shape, strict=True):
-            if not 0 < size < INT32_LIMIT:
-                raise ValueError(f"{name}.shape: got {dimension} = {size}, expected 1 to {INT32_LIMIT - 1} (int32)")
+            if not smallest <= size < INT32_LIMIT:
+                expected = f"{smallest} to {INT32_LIMIT - 1} (int32)"
+                raise ValueError(f"{name}.shape: got {dimension} = {size}, expected {expected}")
     batch, heads, seq_q, head_dim = q.shape
     if batch * heads >= INT32_LIMIT:
         raise ValueError(f"q.shape: got batch * heads = {batch * heads}, expected below {INT32_LIMIT} (grid dimension)")
     heads_kv, seq_kv = k.shape[1:3]
-    section_heads = max(1, SECTION_BYTES // (head_dim * 4 * seq_kv))
+    section_heads = max(1, SECTION_BYTES // max(1, head_dim * 4 * seq_kv))
     if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
         raise ValueError(
             f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts "
             "in int32); split the queries"
         )
-    if heads % heads_kv:
+    if heads % heads_kv if heads_kv else heads:
         raise ValueError(f"k.shape: got {heads_kv} heads, expected a divisor of q's {heads} heads")
-    for name, tensor, expected, meaning in (
-        ("k", k, (batch, heads_kv, seq_kv, head_dim), "batch and head_dim as q"),
-        ("v", v, (batch, heads_kv, seq_kv, head_dim), "the shape of k"),
-        ("o", o, (batch, heads, seq_q, head_dim), "the shape of q"),
-        ("lse", lse, (batch, heads, seq_q), "(batch, heads, seq_q) of q"),
+    for name, expected, meaning in (
+        ("k", (batch, heads_kv, seq_kv, head_dim), "batch and head_dim as q"),
+        ("v", (batch, heads_kv, seq_kv, head_dim), "the shape of k"),
+        ("o", (batch, heads, seq_q, head_dim), "the shape of q"),
+        ("lse", (batch, heads, seq_q), "(batch, heads, seq_q) of q"),
     ):
-        if tuple(tensor.shape) != expected:
-            raise ValueError(f"{name}.shape: got {tuple(tensor.shape)}, expected {expected}: {meaning}")
+        if name in tensors and tuple(tensors[name].shape) != expected:
+            raise ValueError(f"{name}.shape: got {tuple(tensors[name].shape)}, expected {expected}: {meaning}")
 
 
 def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
     supported = GENERAL_HEAD_DIMS if technique is None or technique.general else HEAD_DIMS
-    if head_dim not in supported:
-        whose = f" for {technique.name}" if technique else ""
-        hint = "; a technique marked general takes 256" if head_dim == 256 else ""
-        raise ValueError(f"q.shape: got head_dim = {head_dim}, expected one of {supported}{whose}{hint}")
+    if head_dim in supported:
+        return
+    hint = "; a technique marked general takes 256" if head_dim == 256 else ""
+    if wider := next((one for one in supported if 0 < head_dim < one), None):
+        hint = (
+            f"; pad q, k and v with zeros to {wider} columns (torch.nn.functional.pad), pass scale = {head_dim} ** "
+            f"-0.5, and take the first {head_dim} columns of o"
+        )
+    whose = f" for {technique.name}" if technique else ""
+    raise ValueError(f"q.shape: got head_dim = {head_dim}, expected one of {supported}{whose}{hint}")
 
 
-def _check_layout(name: str, tensor: torch.Tensor) -> None:
-    """Strides and address as 16-byte loads and int32 offsets need them; strides of size-1 dimensions do not count."""
+_SHARED = {
+    "batch": "pass {name}[:1] with q.transpose(0, 1).flatten(0, 1)[None], whose heads share it",
+    "heads": "pass fewer heads_kv, {name}[:, :1]: the heads of q share those of k and v",
+    "seq": "pass {name}.contiguous()",
+}
+"""What to do about a dimension of k or v that was expanded: a tensor map has no stride 0."""
+
+
+def check_layout(name: str, tensor: Tensor, *, by_tma: bool = False) -> None:
+    """Strides and address as 16-byte loads and int32 offsets need them; strides of size-1 dimensions do not count.
+
+    `by_tma`: tiles move by bulk tensor copies, which take coordinates, so that no offset inside a head is computed.
+    """
     head_dim = tensor.shape[-1]
     if tensor.stride(-1) != 1:
         raise ValueError(
@@ -218,29 +246,33 @@ def _check_layout(name: str, tensor: torch.Tensor) -> None:
             continue
         if stride < head_dim:
             kind = "expanded" if stride == 0 else "overlapping rows"
+            shared = _SHARED[dimension if stride == 0 and name in "kv" else "seq"].format(name=name)
             raise ValueError(
                 f"{name}.stride(): got {stride} for {dimension} ({kind}), expected at least head_dim = {head_dim}; "
-                f"pass {name}.contiguous()"
+                f"{shared}"
             )
         if stride % elements:
             raise ValueError(
                 f"{name}.stride(): got {stride} for {dimension}, expected a multiple of {elements} elements "
                 f"({ALIGNMENT} bytes); pass {name}.contiguous()"
             )
+    if not by_tma and (last := (tensor.shape[2] - 1) * tensor.stride(2) + head_dim - 1) >= INT32_LIMIT:
+        raise ValueError(
+            f"{name}.stride(): got a last offset of {last} elements inside one head, expected below {INT32_LIMIT} "
+            f"(int32); pass {name}.contiguous() in (batch, heads, seq, head_dim) or a shorter sequence"
+        )
+    check_address(name, tensor)
+
+
+def check_address(name: str, tensor: Tensor) -> None:
     if tensor.data_ptr() % ALIGNMENT:
         raise ValueError(
             f"{name}.data_ptr(): got {tensor.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}, "
             f"expected aligned to {ALIGNMENT} bytes; pass {name}.clone()"
         )
-    last = (tensor.shape[2] - 1) * tensor.stride(2) + head_dim - 1
-    if last >= INT32_LIMIT:
-        raise ValueError(
-            f"{name}.stride(): got a last offset of {last} elements inside one head, expected below {INT32_LIMIT} "
-            f"(int32); pass {name}.contiguous() in (batch, heads, seq, head_dim) or a shorter sequence"
-        )
 
 
-def _check_overlap_within(o: torch.Tensor) -> None:
+def _check_overlap_within(o: Tensor) -> None:
     """Two rows of an output in one place would be one row: each dimension steps over what the finer ones cover."""
     covered = o.shape[-1]
     steps = zip(o.stride(), o.shape[:-1], _DIMENSIONS[:-1], strict=False)
@@ -253,7 +285,7 @@ def _check_overlap_within(o: torch.Tensor) -> None:
         covered += (size - 1) * stride
 
 
-def _check_aliasing(tensors: dict[str, torch.Tensor]) -> None:
+def _check_aliasing(tensors: dict[str, Tensor]) -> None:
     """Outputs need memory of their own, also from each other. Meta tensors have no addresses to compare."""
     if tensors["q"].device.type == "meta":
         return
@@ -268,15 +300,20 @@ def _check_aliasing(tensors: dict[str, torch.Tensor]) -> None:
                 )
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of the first byte and of the byte after the last one. Strides are not negative in PyTorch."""
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    """Addresses of the first byte and of the byte after the last one."""
+    return tensor.data_ptr(), tensor.data_ptr() + reach(tensor)
+
+
+def reach(tensor: Tensor) -> int:
+    """Bytes from the first element to the end of the last one. Strides are not negative in PyTorch."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return (last + 1) * tensor.element_size()
 
 
-def _check_capability(technique: Technique, capability: tuple[int, int]) -> None:
-    majors = ladder_of(technique).capabilities
-    if capability[0] in majors:
+def check_capability(technique: Technique | None, capability: tuple[int, int] | None) -> None:
+    """Refuses a GPU without the technique's instructions; where one of both is not known, none."""
+    if technique is None or capability is None or capability[0] in (majors := ladder_of(technique).capabilities):
         return
     got = f"{capability[0]}.{capability[1]}"
     expected = ", ".join(f"{major}.x" for major in majors)

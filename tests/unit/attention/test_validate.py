@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
+from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import validate
 
 SCALAR = techniques.get("scalar")
@@ -368,7 +371,8 @@ def test_a_nested_tensor_is_refused():
 
 
 def test_neighbours_of_bad_tensors_are_taken():
-    """K that is V as well, a parameter that needs no gradient, a subclass, a tensor of inference mode."""
+    """K that is V as well, a parameter that needs no gradient, a subclass, a tensor of inference mode, NumPy's True,
+    and a parameter where no gradient is recorded."""
     good = arguments("cpu")
 
     class Own(torch.Tensor):
@@ -383,3 +387,22 @@ def test_neighbours_of_bad_tensors_are_taken():
         "q": inferred,
     }.items():
         validate(**{**good, name: one})
+    validate(**{**good, "causal": numpy.True_})
+    trained = {**good, "q": torch.nn.Parameter(good["q"])}
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            validate(**trained)
+    with pytest.raises(ValueError, match=r"^q\.requires_grad: got True, expected False or torch\.no_grad"):
+        validate(**trained)
+
+
+@pytest.mark.parametrize("rung", [one for one in techniques.TECHNIQUES if one.operator == "attention"], ids=str)
+def test_a_rung_declines_a_grid_of_too_many_batches_by_name(rung):
+    """Where the batch is a dimension of the grid of its CUDA kernel; rungs with a grid of one dimension take any."""
+    source = sources.kernel_file("cuda", rung.path).read_text()
+    if same := re.search(r"#include <(attention/\w+/\w+\.cu)>", source):
+        source = (sources.ROOT / "cuda_kernels" / same[1]).read_text()
+    tile = techniques.reference_tile(rung, 64)
+    problem = Problem.square(65_600, 1, tile.block_m * tile.block_n, 64)
+    reason = techniques.unsupported(rung, "cuda", problem, tile) or ""
+    assert ("at most 65535 each" in reason) == bool(re.search(r"Grid grid\{.*args->batch", source))

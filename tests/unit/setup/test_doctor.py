@@ -73,6 +73,21 @@ def test_an_old_python_is_named_before_anything_else(monkeypatch: pytest.MonkeyP
     assert not doctor.healthy([finding])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "found"),
+    [
+        ("NVIDIA H200, 140 GiB", "tuned on h200"),
+        ("NVIDIA H100 80GB HBM3, 80 GiB", "tuned on h100, the h200's for what it has none for"),
+        ("NVIDIA H20, 96 GiB", "the h200's for what it has none for"),
+        ("NVIDIA A100-SXM4-80GB, 80 GiB", None),
+    ],
+)
+def test_it_says_once_whose_tiles_serve_a_gpu(gpu: str, found: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_nvml", lambda: (gpu, "1"))
+    (tiles,) = [finding for finding in doctor._gpu() if finding.name == "tiles"]
+    assert tiles.found == found
+
+
 def test_it_knows_the_tools_that_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     for name in ("ncu", "compute-sanitizer"):

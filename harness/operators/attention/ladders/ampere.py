@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Limit, Technique, Tile
-from harness.operators.attention.limits import BATCHED, GENERAL, MMA, ONE_STAGE, PLAIN, ROWS, THREAD_MAP
+from harness.operators.attention.limits import (
+    ANY_GRID,
+    BATCHED,
+    GENERAL,
+    HEADS_IN_GRID,
+    M_TILES,
+    MMA,
+    ONE_STAGE,
+    PLAIN,
+    ROWS,
+    THREAD_MAP,
+)
 
 LADDER = Ladder(
     "ampere",
@@ -194,7 +205,7 @@ TECHNIQUES = LADDER.rungs(
         "ampere",
         "consecutive blocks share K and V: the grid walks the query tiles of a head first",
         builds_on=("batched_m_tiles",),
-        limits=BATCHED,
+        limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
         seeds=("004",),
     ),
     Technique(
@@ -202,7 +213,7 @@ TECHNIQUES = LADDER.rungs(
         "ampere",
         "O through shared memory, stored 16 bytes a lane",
         builds_on=("l2_grid_order",),
-        limits=BATCHED,
+        limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
         seeds=("000", "001", "004"),
     ),
     Technique(
@@ -210,14 +221,14 @@ TECHNIQUES = LADDER.rungs(
         "ampere",
         "causal blocks with the most keys start first, in sections of heads whose K and V fit in L2",
         builds_on=("staged_epilogue",),
-        limits=BATCHED,
+        limits=(*ANY_GRID, *M_TILES),
     ),
     Technique(
         "conditional_rescale",
         "ampere",
         "O is rescaled only when some row max of the warp grew",
         builds_on=("longest_first",),
-        limits=BATCHED,
+        limits=(*ANY_GRID, *M_TILES),
     ),
     Technique(
         "general_shapes",
