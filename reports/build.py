@@ -39,6 +39,7 @@ from reports.pages import (
     common,
     correctness,
     expressibility,
+    findings,
     guide,
     index,
     ledger,
@@ -54,6 +55,7 @@ from reports.pages.anchors import anchored
 ROOT = Path(__file__).resolve().parent
 MENU = {
     "index.html": "Answer",
+    findings.PATH: "Findings",
     "techniques.html": "Techniques",
     ledger.PATH: "The gap",
     "published.html": "Published ladders",
@@ -181,6 +183,8 @@ class Site:
         main, datasets, known = self.main, self.datasets, self.known
         asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))  # fresh rows come first
         yield Page("index.html", "index.html", partial(index.page, main, datasets, known))
+        told = partial(findings.page, main, self.compiled, self.inspected, self.claims)
+        yield Page(findings.PATH, "findings.html", told)
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, main, known))
         matrix = partial(expressibility.page, self.compiled, known, self.inspected, answer.answer(main), main)
         yield Page("expressibility.html", "expressibility.html", matrix)

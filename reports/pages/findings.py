@@ -1,0 +1,278 @@
+"""The page of findings: what authors of compilers and libraries may want to know, each with a reproducer.
+
+notes/findings.md has them in order: a heading, which is the title, a block "```toml finding", and why it happens.
+
+    name, file      an anchor on the page; the program that shows it, from the root of the repository
+    command         what shows it, in the folder of the file; by default `python FILE`
+    needs           what that takes
+    prints          a line that it prints with the installed Triton; tests/unit/reports/test_findings.py runs it
+    affected        versions of Triton that have the fault: what rows say must agree
+
+and where rows say which version has it:
+
+    proofs = [[name of a proof, word, kind]]    kind: wrong, affected, fine or none; the first that is proven counts
+    gate = [tile, tile that is right]           gates of GATED; timed = "flagship"; overlap = true
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from harness.catalog import sources
+from harness.catalog.techniques import RELEASES
+from harness.expressibility import matrix, verdicts
+from harness.rows import reading
+from reports.data.dataset import Dataset, Row
+from reports.data.names import label
+from reports.facts import versions
+from reports.facts.versions import Beside
+from reports.pages import expressibility
+from reports.pages.prose import NOT_MEASURED, Claims
+
+PATH = "findings.html"
+NOTE = Path(__file__).resolve().parent.parent / "notes" / "findings.md"
+MOST = 10
+SECTION = re.compile(r"^## ([^\n]+)\n\n```toml finding\n(.*?)^```\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+KINDS = {"wrong": "wrong output", "affected": "slower, ignored or refused", "fine": "not affected", "none": "not run"}
+"""Of a version -> what it is."""
+GATED = ("warp_specialize_stages", "producer_consumer", "b1-h16-n1024-d64-fp16-full")
+"""Experiment, technique and problem whose gates tell about idle barriers."""
+TIMED = "hopper_versions"
+NOT_RUN = "not run"
+ALONE = ("probes", "reproducers")
+"""Folders of programs that need Triton and nothing else."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What rows say of one version."""
+
+    version: str
+    word: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of one of four sorts: lines of compiled programs by what they are, a table of words by tile and version, shares
+    by problem, or lanes of (label, width, kind of a span)."""
+
+    title: str
+    lines: Mapping[str, Sequence[str]]
+    table: Mapping[str, Sequence[State]]
+    shares: Mapping[str, float]
+    lanes: Mapping[str, Sequence[tuple[str, int, str]]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`issue`: the same as Markdown, to paste into a tracker."""
+
+    name: str
+    title: str
+    why: Markup
+    states: Sequence[State]
+    file: str
+    command: str
+    needs: Markup
+    evidence: Evidence | None
+    issue: str
+
+    @property
+    def issue_path(self) -> str:
+        return f"findings/{self.name}.md"
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """What lies beside the page: path in the site, content."""
+        yield self.file, (sources.ROOT / self.file).read_text()
+        yield self.issue_path, self.issue
+
+
+def page(
+    data: Dataset, proofs: Sequence[Mapping[str, Any]], inspected: Sequence[Row], claims: Claims
+) -> dict[str, Any]:
+    """`proofs`: rows of proofs; `inspected`: rows of machine code that compilers alone made."""
+    facts = _Facts(data, proofs, inspected)
+    found = [_finding(title, tomllib.loads(block), text, facts, claims) for title, block, text in sections()]
+    return {"findings": found, "kinds": KINDS, "files": found, "most": MOST}
+
+
+def sections() -> list[tuple[str, str, str]]:
+    """(title, block, text) of each finding, in the order of the page."""
+    return [match.groups() for match in SECTION.finditer(NOTE.read_text())]  # type: ignore[misc]
+
+
+def command_of(block: Mapping[str, Any]) -> str:
+    """What is run in the folder of the finding's file."""
+    return str(block.get("command") or f"python {Path(block['file']).name}")
+
+
+class _Facts:
+    """What rows say of findings."""
+
+    def __init__(self, data: Dataset, proofs: Sequence[Mapping[str, Any]], inspected: Sequence[Row]) -> None:
+        self.data = data
+        self.proofs: dict[str, dict[str, matrix.Shown]] = {}
+        for cell in matrix.cells(proofs):
+            for version, mark in cell.marks.items():
+                for shown in mark.proofs:
+                    if shown.state == verdicts.PROVEN:
+                        self.proofs.setdefault(shown.proof.name, {})[version] = shown
+        self.beside = {one.backend: one for one in versions.beside(data, TIMED) if one.technique == one.other[0]}
+        self.overlap = expressibility.overlap([*inspected, *data.newest], data.hashes)
+
+    def gated(self, backend: str, tile: str, problem: str = GATED[2], experiment: str = GATED[0]) -> str:
+        """What the gates of this checkout's kernel say of its output."""
+        rows = [
+            row
+            for row in self.data.newest
+            if (row.kind, row.experiment, row.technique) == ("gate", experiment, GATED[1])
+            and (row.backend, row.problem, row.tile) == (backend, problem, tile)
+            and reading.is_current(row, self.data.hashes)
+        ]
+        return " and ".join(sorted({_said(row) for row in rows})) or NOT_MEASURED
+
+    def over(self, backend: str) -> str:
+        """The speed of a kernel that another Triton compiled, over that of the installed one's."""
+        return f"{self.beside[backend].ratio:.2f}×" if backend in self.beside else NOT_MEASURED
+
+    def number(self, backend: str) -> float | None:
+        return self.beside[backend].ratio if backend in self.beside else None
+
+    def states(self, block: Mapping[str, Any]) -> list[State]:
+        """By version of Triton, or by assembler where it is ptxas that has the fault."""
+        if "overlap" in block:
+            return [_moved(backend, row) for backend, row in self.overlap.items() if backend in ("cuda", "gluon")]
+        return [self.state(block, version) for version in RELEASES]
+
+    def state(self, block: Mapping[str, Any], version: str) -> State:
+        backend = "triton" if version == RELEASES[0] else f"triton@{version}"
+        if "gate" in block:
+            word = self.gated(backend, block["gate"][0])
+            return State(version, word, {"right": "fine", NOT_MEASURED: "none"}.get(word, "wrong"))
+        if "timed" in block:
+            if version == RELEASES[0]:
+                return State(version, "1.00×", "fine")
+            ratio = self.number(backend)
+            return State(version, f"{ratio:.2f}×", "affected") if ratio else State(version, NOT_RUN, "none")
+        for proof, word, kind in block["proofs"]:
+            if version in self.proofs.get(proof, {}):
+                return State(version, word, kind)
+        return State(version, NOT_RUN, "none")
+
+    def evidence(self, block: Mapping[str, Any]) -> Evidence | None:
+        """None where rows have none."""
+        if "gate" in block:
+            bad, good = block["gate"]
+            asked = {_stages(good): good, _stages(bad): bad}
+            table = {
+                name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
+            }
+            return Evidence("Gates of attention, head_dim 64, on an H200", {}, table, {}, {})
+        if "timed" in block:
+            one = self.beside.get(f"triton@{RELEASES[-1]}")
+            return _shares(one) if one else None
+        if "overlap" in block:
+            return _lanes(self.overlap["cuda"]) if "cuda" in self.overlap else None
+        proof = block["proofs"][0][0]
+        for version, shown in self.proofs.get(proof, {}).items():
+            lines = {"in the program": shown.lines, "in the control": shown.control_lines}
+            return Evidence(f"{shown.proof.shows} Triton {version}:", lines, {}, {}, {})
+        return None
+
+
+def _said(row: Row) -> str:
+    if row.status == "passed":
+        return "right"
+    if share := re.search(r"(\d+) of (\d+) elements of O are NaN", row.reason or ""):
+        return f"{100 * int(share[1]) / int(share[2]):.0f}% NaN"
+    return f"{row.status} ({row.check})" if row.check else row.status
+
+
+def _moved(backend: str, row: Row) -> State:
+    loop, ptxas = row["code"]["main_loop"], (row.get("compiler") or {}).get("ptxas", "")
+    every, under = loop["all"]["exponentials"], loop["under_products"]["exponentials"]
+    return State(
+        f"ptxas {ptxas}, from {label(backend)}",
+        f"{every - under} of {every} moved",
+        "affected" if under < every else "fine",
+    )
+
+
+def _stages(tile: str) -> str:
+    return f"{tile.split('-')[1][1:]} stages"
+
+
+def _shares(one: Beside) -> Evidence:
+    cells = {
+        f"d{cell.problem.head_dim}, {cell.problem.mask}, {cell.problem.seq_q}": cell.over.value for cell in one.cells
+    }
+    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}; by head_dim, mask and tokens"
+    return Evidence(title, {}, {}, dict(sorted(cells.items(), key=lambda cell: cell[1])), {})
+
+
+def _lanes(row: Row) -> Evidence:
+    loop = row["code"]["main_loop"]
+    every, under = loop["all"]["exponentials"], loop["under_products"]["exponentials"]
+    issue, wait = ("issue P V", 2, "product"), ("wait for P V", 2, "wait")
+    source = [issue, (f"{every} exponentials", 4, "copy"), wait]
+    before = [(f"{under} exponentials", 2, "copy")] if under else []
+    code = [issue, *before, wait, (f"{every - under} exponentials", 4 - len(before) * 2, "copy")]
+    title = "The order within an iteration; a drawing, its counts from the CUDA kernel’s machine code"
+    return Evidence(title, {}, {}, {}, {"source": source, "machine code": code})
+
+
+def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims: Claims) -> Finding:
+    states = facts.states(block)
+    having = [state.version for state in states if state.kind in ("wrong", "affected")]
+    agrees = having == block.get("affected", having) and (having or not states)
+    claims(f"{block['name']}: affected are {', '.join(having) or 'none'}", 0, 1 if agrees else -1)
+    functions: dict[str, Callable[..., Any]] = {"gated": facts.gated, "over": facts.over, "number": facts.number}
+    try:
+        why = Environment(undefined=StrictUndefined).from_string(text).render(functions, claim=claims).strip()
+    except Exception as error:
+        raise ValueError(f"{NOTE.name}, {block['name']}: {error}; correct the reference") from error
+    evidence = facts.evidence(block)
+    markdown = MarkdownIt("commonmark", {"html": False})
+    return Finding(
+        block["name"],
+        Markup(markdown.renderInline(title)),
+        Markup(markdown.render(why)),
+        states,
+        block["file"],
+        command_of(block),
+        Markup(markdown.renderInline(block["needs"])),
+        evidence,
+        _issue(title, block, why, states, evidence),
+    )
+
+
+def _issue(title: str, block: Mapping[str, Any], why: str, states: Sequence[State], evidence: Evidence | None) -> str:
+    """The finding as Markdown, whole in itself."""
+    parts = [f"# {title}", why]
+    if states:
+        heads = " | ".join(state.version for state in states)
+        parts.append(f"| {heads} |\n|{'---|' * len(states)}\n| {' | '.join(state.word for state in states)} |")
+    parts.append(f"To reproduce: `{command_of(block)}`. It needs: {block['needs']}")
+    if block.get("prints"):
+        parts.append(f"With Triton {RELEASES[0]} it prints\n\n```\n{block['prints']}\n```")
+    if evidence:
+        shown = [f"- {name}: {value:.2f}" for name, value in evidence.shares.items()]
+        shown += [
+            f"- {name}: " + ", ".join(f"{one.version} {one.word}" for one in row)
+            for name, row in evidence.table.items()
+        ]
+        parts += [f"{evidence.title}\n\n" + "\n".join(shown)] if shown else []
+    if Path(block["file"]).parent.name in ALONE:
+        program = (sources.ROOT / block["file"]).read_text()
+        parts.append(f"`{Path(block['file']).name}`:\n\n```python\n{program}```")
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,70 @@
+"""ptxas moves exponentials out from under a wgmma: it places wgmma.wait_group 0 above them.
+
+    python exponentials.py         # needs no GPU
+
+The source issues P V, computes a softmax and only then waits for P V. So does the PTX. In the machine code the wait
+comes first, and the tensor cores idle during the exponentials.
+"""
+
+import re
+import subprocess
+import tempfile
+from itertools import groupby
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
+
+
+@gluon.jit
+def attend(o_ptr, steps):
+    shared: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
+    of_rows: gl.constexpr = gl.SliceLayout(1, layout)
+    q_smem = gl.allocate_shared_memory(gl.float16, [64, 128], shared)
+    k_smem = gl.allocate_shared_memory(gl.float16, [128, 128], shared).permute((1, 0))
+    v_smem = gl.allocate_shared_memory(gl.float16, [128, 128], shared)
+    s, o = gl.zeros([64, 128], gl.float32, layout), gl.zeros([64, 128], gl.float32, layout)
+    p = gl.convert_layout(s.to(gl.float16), operand)
+    row_max, row_sum = gl.full([64], -1e30, gl.float32, of_rows), gl.zeros([64], gl.float32, of_rows)
+    for _ in range(steps):
+        s = warpgroup_mma(q_smem, k_smem, s, use_acc=False, is_async=True)
+        o = warpgroup_mma(p, v_smem, o, is_async=True)
+        s = warpgroup_mma_wait(1, deps=[s])
+        new_max = gl.maximum(row_max, gl.max(s, 1))
+        rescale = gl.exp2(row_max - new_max)
+        scores = gl.exp2(s - new_max[:, None])
+        row_sum = row_sum * rescale + gl.sum(scores, 1)
+        row_max = new_max
+        o = warpgroup_mma_wait(0, deps=[o])
+        o = o * rescale[:, None]
+        p = gl.convert_layout(scores.to(gl.float16), operand)
+    at = gl.arange(0, 64, of_rows)[:, None] * 128 + gl.arange(0, 128, gl.SliceLayout(0, layout))[None, :]
+    gl.store(o_ptr + at, o / row_sum[:, None])
+
+
+def build():
+    source = GluonASTSource(attend, {"o_ptr": "*fp32", "steps": "i32"}, {})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+
+
+def order(text, waits, product, exponential):
+    """What the loop has, in its order, each with how many come in a row."""
+    names = {product: "wgmma", exponential: "exponentials", waits + "1": "wait for Q K", waits + "0": "wait for P V"}
+    found = re.findall("|".join(map(re.escape, names)), re.sub(r"\s+", " ", text))
+    return " | ".join(f"{len(list(alike))} {names[one]}" for one, alike in groupby(found))
+
+
+if __name__ == "__main__":
+    asm, tool = build().asm, Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(asm["cubin"])
+        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    print(f"Triton {triton.__version__}")
+    print("PTX: ", order(asm["ptx"], "wait_group.sync.aligned ", "mma_async", "ex2.approx"))
+    print("SASS:", order(sass, "gsb0, 0x", "HGMMA", "MUFU.EX2"))
