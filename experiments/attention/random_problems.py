@@ -2,8 +2,7 @@
 
 They are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to three
 batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
-sequence. The tiles are those that `tune` chose, as `harness.flash_attention` has them. Every kernel is checked and none
-is timed.
+sequence. The tiles are those that `tune` chose. Every kernel is checked and none is timed.
 """
 
 import sys

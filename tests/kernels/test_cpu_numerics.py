@@ -25,7 +25,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.measure import gate as gates
-from harness.operators.attention import numerics
+from harness.operators.attention import numerics, waves
 from harness.operators.attention.api import FLAGSHIP
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
@@ -217,7 +217,12 @@ def test_a_kernel_passes_the_gate_on_the_full_product(build: Build) -> None:
     check(build, all_cells(techniques.get(build.technique)))
 
 
-QUICK_TILES = chosen.by_commit(tuned(), 4) if proven.passed(FLAGSHIP.name) else set(tuned())
+BUILT = {
+    (head_dim, causal, tile) for head_dim, costs in waves.COSTS.items() for causal in (False, True) for tile in costs
+}
+TILES = sorted({*tuned(), *BUILT})
+"""(head_dim, causal, tile) of the tables, and of `harness.flash_attention`."""
+QUICK_TILES = chosen.by_commit(TILES, 4) if proven.passed(FLAGSHIP.name) else set(TILES)
 
 
 @pytest.mark.parametrize(
@@ -228,10 +233,10 @@ QUICK_TILES = chosen.by_commit(tuned(), 4) if proven.passed(FLAGSHIP.name) else 
             id=f"d{one[0]}-{'causal' if one[1] else 'full'}-{one[2].slug}",
             marks=() if one in QUICK_TILES else pytest.mark.full,
         )
-        for one in tuned()
+        for one in TILES
     ],
 )
-def test_the_flagship_passes_the_gate_at_every_tuned_tile(head_dim: int, causal: bool, tile: Tile) -> None:
+def test_the_flagship_passes_the_gate_at_every_tile_in_use(head_dim: int, causal: bool, tile: Tile) -> None:
     """Rings wrap within a tile of queries, and the last tiles of queries and of keys are ragged."""
     seq_q, seq_kv = tile.block_m + 13, (tile.stages + 2) * tile.block_n - 7
     problem = Problem(1, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal, "bshd")

@@ -4,13 +4,12 @@ ladder on one ragged problem there. What a run draws depends on a seed that it p
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
-from experiments.attention.random_problems import HEAD_DIMS, LONGEST
+from experiments.attention.random_problems import EXPERIMENT, LONGEST
 from harness import flash_attention
 from harness.build import load, prebuild
 from harness.catalog import techniques
@@ -18,8 +17,7 @@ from harness.catalog.cases import Case, declined
 from harness.measure import gate as gates
 from harness.operators.attention import api as plain
 from harness.operators.attention import inputs, numerics
-from harness.operators.attention.problem import DTYPES, Problem
-from harness.rows.results import gpu_slug
+from harness.operators.attention.problem import Problem
 from tests.support import cpu_run
 from tests.support.launches import gate
 from tests.support.random_problems import try_problems
@@ -66,14 +64,8 @@ def test_what_fails_says_its_seed() -> None:
 def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
     """By the plain function, between NaN, two kinds of values each and the same bits when launched again."""
     need_hopper()
-    gpu = gpu_slug(torch.cuda.get_device_name())
-    kinds = product((1024, LONGEST), HEAD_DIMS, DTYPES, (False, True))
-    prebuild(
-        {
-            plain.case_of(Problem.square(1, 1, seq, head_dim, dtype=dtype, causal=causal), gpu)
-            for seq, head_dim, dtype, causal in kinds
-        }
-    )
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    prebuild({plain.case_of(problem, multiprocessors) for problem in EXPERIMENT.problems})
 
     def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
         found = flash_attention(q, k, v, causal=causal, scale=scale)

@@ -8,7 +8,7 @@ from harness.operators.attention.api import FLAGSHIP
 
 
 def tuned() -> list[tuple[int, bool, Tile]]:
-    """(head_dim, causal, tile) of the kernels that the tables choose for `flash_attention`."""
+    """(head_dim, causal, tile) of the kernels that the tables choose."""
     found = set()
     for path in tiles.folder("attention").glob("*.toml"):
         for one in tiles.read(path):

@@ -18,13 +18,12 @@ from torch.compiler import is_compiling
 
 from harness.build.cuda import CudaVariant
 from harness.build.loading import load
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.cases import Case
-from harness.operators.attention import validate
+from harness.operators.attention import validate, waves
 from harness.operators.attention.arguments import AttentionArgs, structure
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import LaunchError
-from harness.rows.results import gpu_slug
 
 FLAGSHIP = techniques.get("attention/flagship")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -146,7 +145,7 @@ class Launch:
         self.problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
         self.gpu = q.device.index
         with torch.cuda.device(q.device):
-            self.kernel = _kernel(self.gpu, case_of(self.problem, _gpu(self.gpu)))
+            self.kernel = _kernel(self.gpu, case_of(self.problem, _multiprocessors(self.gpu)))
         o = torch.empty_like(q, device="meta", requires_grad=False)
         lse = torch.empty(q.shape[:3], device="meta")
         args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": scale}, None)
@@ -232,19 +231,15 @@ def _counters(gpu: int) -> Counters:
 
 
 @cache
-def _gpu(index: int) -> str:
-    """The slug of a GPU's name, such as h200."""
-    return gpu_slug(torch.cuda.get_device_name(index))
+def _multiprocessors(gpu: int) -> int:
+    return torch.cuda.get_device_properties(gpu).multi_processor_count
 
 
-def case_of(problem: Problem, gpu: str) -> Case:
-    """The flagship at the tile that this GPU (a slug such as h200) has for the problem's head_dim, mask and class of
-    length; at the reference tile where none was tuned. One case for all problems that share a kernel."""
-    tile = tiles.best_tile(FLAGSHIP.name, "cuda", problem, gpu)
+def case_of(problem: Problem, multiprocessors: int) -> Case:
+    """The flagship at the tile that suits the problem on a GPU of so many multiprocessors. One case for all problems
+    that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
-    return Case(
-        "flash_attention", FLAGSHIP.name, "cuda", alike, tile or techniques.reference_tile(FLAGSHIP, problem.head_dim)
-    )
+    return Case("flash_attention", FLAGSHIP.name, "cuda", alike, waves.fastest(problem, multiprocessors))
 
 
 @cache

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -19,8 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness import flash_attention
 from harness.build import LaunchError
-from harness.catalog import sources, techniques, tiles
-from harness.catalog.entries import Tile
+from harness.catalog import sources
 from harness.operators.attention import api as plain
 from harness.operators.attention import reference
 from harness.operators.attention.problem import Problem
@@ -106,21 +107,11 @@ def test_bad_input_ends_in_a_sentence(wrong: dict[str, Any], error: type[Excepti
         flash_attention(**(tensors() | wrong))
 
 
-def test_each_class_of_length_has_its_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = {"d64-full-short": Tile(128, 128, 2, 8), "d64-full": Tile(192, 128, 3, 12)}
-
-    def best_tile(_name: str, _backend: str, problem: Problem, gpu: str | None) -> Tile | None:
-        found = {("flagship", "cuda", cell): tile for cell, tile in table.items()} if gpu == "h200" else {}
-        return tiles.pick(found, "flagship", "cuda", problem)
-
-    monkeypatch.setattr(tiles, "best_tile", best_tile)
-    short, middle, long = (Problem.square(2, 4, seq, 64) for seq in (1024, 4096, 16_384))
-    assert plain.case_of(short, "h200").tile == table["d64-full-short"]
-    assert plain.case_of(middle, "h200") == plain.case_of(long, "h200")
-    assert plain.case_of(long, "h200").tile == table["d64-full"]
-    for head_dim in (64, 128, 256):
-        reference = techniques.reference_tile(techniques.get("flagship"), head_dim)
-        assert plain.case_of(Problem.square(1, 1, 512, head_dim), "h100").tile == reference
+def test_problems_that_share_a_kernel_share_a_case() -> None:
+    short, long, longer = (Problem.square(1, 16, seq, 128) for seq in (1024, 16_384, 32_768))
+    assert plain.case_of(long, 132) == plain.case_of(longer, 132)
+    assert plain.case_of(short, 132).tile != plain.case_of(long, 132).tile
+    assert plain.case_of(replace(short, dtype="fp16"), 132) != plain.case_of(short, 132)
 
 
 class Kernel:
@@ -154,7 +145,7 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     one = Gpu()
-    for cached in (plain._kernel, plain._gpu, plain._counters):
+    for cached in (plain._kernel, plain._multiprocessors, plain._counters):
         cached.cache_clear()
     monkeypatch.setattr(plain, "_calls", {})
     monkeypatch.setattr(plain, "load", lambda case: one.load(case))
@@ -164,7 +155,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(plain.torch, "zeros", lambda *size, **options: zeros(*size, **options | {"device": "cpu"}))
     for name, value in {
         "get_device_capability": lambda _: (9, 0),
-        "get_device_name": lambda _: "NVIDIA H200",
+        "get_device_properties": lambda _: SimpleNamespace(multi_processor_count=132),
         "device": lambda _: nullcontext(),
         "current_device": lambda: None,
         "current_stream": lambda: torch.cpu.Stream(),

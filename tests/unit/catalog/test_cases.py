@@ -93,7 +93,7 @@ def test_random_problems_have_ragged_tails_rows_without_a_key_and_blocks_with_se
     assert {(case.technique, case.backend) for case in cases} == {("flagship", "cuda")}
     assert not any(declined(case) for case in cases)
     builds = {(case.tile, case.problem.head_dim, case.problem.dtype, case.problem.causal) for case in cases}
-    assert len(builds) == 16, "those that `harness.flash_attention` has up to 2500 tokens"
+    assert len(builds) == 16, "those that the tables choose up to 2500 tokens"
     tiles = [(case.problem, case.tile) for case in cases if case.tile]
     ragged = [one for one, tile in tiles if one.seq_q % tile.block_m and one.seq_kv % tile.block_n]
     assert len(ragged) > 900
