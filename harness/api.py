@@ -155,8 +155,8 @@ def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequenc
             '`if __name__ == "__main__":`'
         )
     things = [kernels] if isinstance(kernels, str | PathLike) or callable(kernels) else kernels
-    if not isinstance(things, Iterable) or not things:
-        raise TypeError(f"kernels: got {things!r}, expected a function, a name, a file, or some of them")
+    if not isinstance(things, Iterable) or not (things := list(things)):
+        raise TypeError(f"kernels: got {kernels!r}, expected a function, a name, a file, or some of them")
     if not isinstance(tile, str | None):
         raise TypeError(f"tile: got {tile!r}, expected a slug such as '128x64-s2-w8'")
     named = [str(thing) if isinstance(thing, PathLike) else thing for thing in things]

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.catalog import experiments as catalog
-from harness.catalog import sources
+from harness.catalog import sources, text
 from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.rows import reading, results, stats
@@ -248,6 +248,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         loader=FileSystemLoader(ROOT / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: text.plain(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

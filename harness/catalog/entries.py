@@ -49,7 +49,13 @@ class Tile:
     def __post_init__(self) -> None:
         for name in ("block_m", "block_n", "stages", "warps"):
             require_int32(f"tile.{name}", getattr(self, name))
-        object.__setattr__(self, "extra", tuple(sorted((str(k), int(v)) for k, v in self.extra)))
+        extra = tuple(sorted((str(k), int(v)) for k, v in self.extra))
+        for option, _ in extra:
+            if not re.fullmatch("[a-z][a-z0-9_]*", option):
+                raise ValueError(f"tile.extra: got {option!r}, expected a name of small letters, digits and _")
+        if len(dict(extra)) < len(extra):
+            raise ValueError(f"tile.extra: got {', '.join(k for k, _ in extra)}, expected each option once")
+        object.__setattr__(self, "extra", extra)
 
     @classmethod
     def grid(
@@ -68,10 +74,12 @@ class Tile:
     @classmethod
     def parse(cls, slug: str) -> Tile:
         """The tile that a slug names. Raises ValueError on anything else."""
-        match = re.fullmatch(r"(\d+)x(\d+)-s(\d+)-w(\d+)((?:-[a-z_]+\d+)*)", slug)
+        match = re.fullmatch(r"(\d+)x(\d+)-s(\d+)-w(\d+)((?:-[a-z_]+\d+)*)", slug, re.ASCII)
         if not match:
             parts = dict(zip(_TILE_PARTS, slug.split("-"), strict=False))
-            wrong = next((n for n, (how, _) in _TILE_PARTS.items() if not re.fullmatch(how, parts.get(n, ""))), None)
+            wrong = next(
+                (n for n, (how, _) in _TILE_PARTS.items() if not re.fullmatch(how, parts.get(n, ""), re.ASCII)), None
+            )
             told = f"its {wrong} is {parts[wrong]!r}" if wrong in parts else f"it has no {wrong}"
             told = f"; {told}, write {_TILE_PARTS[wrong][1]}" if wrong else ""
             raise ValueError(f"tile: got {slug!r}, expected a slug such as 64x128-s2-w4{told}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import sources
+from harness.catalog.text import plain
 
 BACKEND = "own"
 EXPECTED = "FILE.py:FUNCTION or FILE.cu"
@@ -54,10 +55,16 @@ def parse(text: str) -> Kernel:
     path = Path(file).expanduser().absolute()
     if path.suffix not in (".py", ".cu") or (path.suffix == ".py") != bool(function):
         raise ValueError(f"kernel: got {text!r}, expected {EXPECTED}")
-    if not path.is_file():
-        raise ValueError(f"kernel: got {text!r}, but there is no file {file}; expected {EXPECTED}")
+    if plain(text) != text or "\n" in text or "\t" in text:  # rows, logs and pages hold the name
+        raise ValueError(f"kernel: got {text!r}, expected a path without control characters; rename it")
     try:
-        text.encode()  # rows and logs hold the name
+        if not path.is_file():
+            raise ValueError(f"kernel: got {text!r}, but there is no file {file}; expected {EXPECTED}")
+    except OSError as error:
+        raise ValueError(
+            f"kernel: got a path of {len(text)} characters ({error.strerror}); expected {EXPECTED}"
+        ) from None
+    try:
         code = path.read_text(encoding="utf-8")
         if function:
             ast.parse(code, path.name)

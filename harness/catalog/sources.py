@@ -25,6 +25,10 @@ CACHE = Path(os.environ.get("TWINKERNELS_CACHE") or ROOT / "build").absolute()
 """What compilers and disassemblers made, by the hash of what they made it from: checkouts can share it."""
 
 
+class Unreadable(ValueError):
+    """A file does not hold what it should. The message names the file and the line."""
+
+
 def put(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, even while other processes write it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,15 +12,15 @@ import fcntl
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from harness import operators
 from harness.catalog import sources
-from harness.catalog.entries import Tile
+from harness.catalog.entries import Tile, require_int32
 from harness.operators.protocol import Problem
 
 Of = TypeVar("Of")
@@ -36,6 +36,12 @@ class Selection:
     tile: Tile
     tried: int
     run: str
+
+    def __post_init__(self) -> None:
+        require_int32("tried", self.tried)
+        for name in ("technique", "backend", "cell", "run"):
+            if not re.fullmatch(r"[\w@.-]+", text := str(getattr(self, name)), re.ASCII):
+                raise ValueError(f"{name}: got {text!r}, expected letters, digits, _, -, . and @")
 
 
 def folder(operator: str) -> Path:
@@ -78,18 +84,29 @@ def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -
 
 
 def read(path: Path) -> list[Selection]:
-    """All selections of a file. Raises ValueError naming the file and the entry that cannot be read."""
+    """All selections of a file. Raises sources.Unreadable, which names the line or the entry."""
     found = []
-    for technique, backends in tomllib.loads(path.read_text()).items():
-        for backend, cells in backends.items():
-            for name, entry in cells.items():
+    content = path.read_bytes()
+    try:
+        table = tomllib.loads(content.decode())
+    except ValueError as error:
+        line = f":{content[: error.start].count(10) + 1}" if isinstance(error, UnicodeDecodeError) else ""
+        raise sources.Unreadable(
+            f"{path}{line}: {error}, expected tiles that `twinkernels tune` wrote; restore it from git"
+        ) from None
+    for technique, backends in table.items():
+        for backend, cells in backends.items() if isinstance(backends, dict) else [("", backends)]:
+            for name, entry in cells.items() if isinstance(cells, dict) else [("", cells)]:
                 try:
-                    tried, run = entry.pop("tried"), entry.pop("run")
-                    found.append(Selection(technique, backend, name, Tile.from_dict(entry), tried, run))
+                    tile = {key: value for key, value in entry.items() if key not in ("tried", "run")}
+                    found.append(
+                        Selection(technique, backend, name, Tile.from_dict(tile), entry["tried"], entry["run"])
+                    )
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    raise ValueError(
-                        f"{path.name}: {technique}.{backend}.{name}: got {entry!r}, expected block_m, block_n, stages, "
-                        f"warps, tried and run ({error}); `twinkernels tune` writes it anew"
+                    entry_of = ".".join(filter(None, (technique, backend, name)))
+                    raise sources.Unreadable(
+                        f"{path}: {entry_of}: got {entry!r}, expected block_m, block_n, stages, warps, tried and run "
+                        f"({error}); `twinkernels tune` writes it anew"
                     ) from None
     return found
 
@@ -108,25 +125,15 @@ def update(path: Path, selections: Iterable[Selection]) -> None:
         os.close(folder)
 
 
-def rename(path: Path, old: str, new: str, backends: Collection[str] = ()) -> None:
-    """Gives a technique another name in a file; with `backends`, only the tiles of those."""
-
-    def renamed(one: Selection) -> Selection:
-        moves = one.technique == old and (not backends or one.backend in backends)
-        return replace(one, technique=new) if moves else one
-
-    _write(path, map(renamed, read(path)))
-
-
 def _write(path: Path, selections: Iterable[Selection]) -> None:
     """The last selection of each cell, in sorted order."""
     merged = {(one.technique, one.backend, one.cell): one for one in selections}
     lines = [f"# The fastest tiles on {path.stem}, selected by `twinkernels tune`."]
     table = None
     for _, one in sorted(merged.items()):
-        if table != (table := f"[{one.technique}.{_key(one.backend)}]"):
+        if table != (table := f"[{_key(one.technique)}.{_key(one.backend)}]"):
             lines += ["", table]
-        lines.append(f"{one.cell} = {_inline(one)}")
+        lines.append(f"{_key(one.cell)} = {_inline(one)}")
     sources.put(path, ("\n".join(lines) + "\n").encode())
 
 

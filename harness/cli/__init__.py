@@ -16,12 +16,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from harness.catalog.sources import CACHE, ROOT
+from harness.catalog.sources import CACHE, ROOT, Unreadable
+from harness.catalog.text import plain
 from harness.cli import comparing, inspecting, measuring, recording, reporting, rungs
 from harness.cli.expressibility import expressibility
-from harness.machine.terminal import plain
 from harness.rows.files import UNWRITABLE
-from harness.rows.results import NotRows
 
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
 AWKWARD = frozenset("',$\"\\\n")
@@ -133,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # who read it has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(128 + signal.SIGPIPE)
-    except NotRows as refusal:
+    except Unreadable as refusal:
         _end(str(refusal))
     except OSError as error:
         if error.errno not in UNWRITABLE:

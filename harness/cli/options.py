@@ -23,7 +23,7 @@ from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
 from harness.catalog.entries import Experiment, Tile
-from harness.machine.terminal import plain
+from harness.catalog.text import plain
 from harness.operators.protocol import Operator, Problem
 from harness.setup import bootstrap
 
@@ -277,13 +277,13 @@ def require_gpu() -> None:
 
 
 def require_writable(option: str, folder: Path) -> None:
-    """Bad usage, before any work, when no file can be written into the folder; where it is missing it is made."""
+    """Bad usage, before any work, when no file can be written into the folder."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise typer.BadParameter(
-            f"{option}: got {str(folder)!r}, where nothing can be written ({error.strerror}); expected a folder"
+            f"{option}: got {str(folder)!r}, where nothing can be written ({error.strerror}); "
+            "make that folder, or name a file elsewhere"
         ) from None
 
 

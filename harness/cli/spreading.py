@@ -52,9 +52,10 @@ def _writable(rows_file: Path | None) -> Path | None:
     if rows_file:
         if rows_file.resolve().is_relative_to(RECORDED):
             raise typer.BadParameter(f"--rows: got {str(rows_file)!r}, which `record` alone writes; name another file")
-        if not rows_file.parent.is_dir():  # a name that is wrong, more often than a folder to make
-            folder = str(rows_file.parent)
-            raise typer.BadParameter(f"--rows: got {folder!r}, which is no folder; make it, or name a file elsewhere")
+        if rows_file.suffix in (".log", ".html", ".xz"):
+            raise typer.BadParameter(
+                f"--rows: got {str(rows_file)!r}, expected a name such as run.jsonl: a log and a page get its stem"
+            )
         require_writable("--rows", rows_file.parent)
     return rows_file
 

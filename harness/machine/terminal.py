@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def plain(text: str) -> str:
-    """The text with control characters written out, such as \\x1b."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+from harness.catalog.text import plain
 
 
 class Plain(Console):

@@ -61,7 +61,7 @@ class Kernel:
 
 
 def read(path: Path = PATH) -> dict[Key, Kernel]:
-    """Kernel.key -> kernel; empty without a lock. Raises ValueError with the line that is not the format's."""
+    """Kernel.key -> kernel; empty without a lock. Raises sources.Unreadable with the line that is not the format's."""
     found: dict[Key, Kernel] = {}
     kernel: Kernel | None = None
     for number, line in enumerate(path.read_text().splitlines() if path.is_file() else (), 1):
@@ -76,7 +76,9 @@ def read(path: Path = PATH) -> dict[Key, Kernel]:
             case [problem, tile, sass] if kernel and len(sass) == DIGITS:
                 kernel.cells[tile, sass] = problem
             case _:
-                raise ValueError(f"{path}:{number}: got {line[:60]!r}, expected a line that `build --lock` writes")
+                raise sources.Unreadable(
+                    f"{path}:{number}: got {line[:60]!r}, expected a line that `build --lock` writes"
+                )
     return found
 
 

@@ -24,6 +24,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.catalog.sources import Unreadable
+
 SCHEMA = 3
 LONGEST_LINE = 10_000_000
 """Bytes of a row: a hundred times what the longest one has."""
@@ -152,6 +154,15 @@ def json_line(row: Mapping[str, Any]) -> str:
     return json.dumps(dict(fields), allow_nan=False, separators=(",", ":"))
 
 
+def _encodable(value: Any) -> Any:
+    """The value with halves of UTF-16 pairs, which no file of text takes, written out as \\ud800."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
+
+
 def utc_now() -> str:
     """The time of a row: 2026-01-31T23:59:59Z."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -176,27 +187,38 @@ def check(row: Mapping[str, Any]) -> None:
         raise ValueError(f"row.reason: got nothing, expected why the status is {row['status']!r}")
 
 
-class NotRows(ValueError):
+class NotRows(Unreadable):
     """A file does not hold rows, or a row has the wrong format. The message names the file and the line."""
 
 
 class Writer:
-    """Appends rows to a JSON-lines file; each row is on disk before `write` returns. A torn last line, which a killed
+    """Appends rows to a JSON-lines file; each row is on disk before `write` returns. A torn last row, which a killed
     run left, is cut off first: the next row would be a part of it.
 
-    Raises NotRows for a folder, a pipe or a device, ValueError on a row that is not of this format, NaN included.
+    Raises NotRows for a folder, a pipe, a device or a file that holds anything but rows, which stays as it is;
+    ValueError on a row that is not of this format, NaN included.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        _require_file(path)
+        if path.suffix == ".xz":
+            raise NotRows(f"{path}: got a compressed file, expected one to write rows to, such as run.jsonl")
         if path.exists():
-            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+            read(path)
+            whole, newline, last = path.read_bytes().rpartition(b"\n")
+        else:
+            last = b""
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if last.strip():
+            try:
+                _parsed(last, once=False)
+                os.write(self._fd, b"\n")
+            except ValueError:
+                os.ftruncate(self._fd, len(whole) + len(newline))
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        complete = spelled_out({"schema": SCHEMA, "time": utc_now(), **row})
+        complete = _encodable(spelled_out({"schema": SCHEMA, "time": utc_now(), **row}))
         check(complete)
         line = json_line(complete) + "\n"
         begin = os.fstat(self._fd).st_size
@@ -239,7 +261,7 @@ def read(
         except TooLong as error:
             raise NotRows(f"{path}:{number}: {error}") from None
         except ValueError as error:
-            if number == len(lines) and line.startswith(b"{"):
+            if number == len(lines) and _begins_like_a_row(line):
                 if check:
                     print(f"{path}:{number}: the last row is cut off and left out; copy the file anew", file=sys.stderr)
                 continue
@@ -265,6 +287,11 @@ def read(
         if row["kind"] in kinds:
             rows.append(row)
     return rows
+
+
+def _begins_like_a_row(line: bytes) -> bool:
+    begin = b'{"schema":'
+    return line.startswith(begin) or begin.startswith(line)
 
 
 def content(path: Path) -> bytes:

@@ -251,9 +251,6 @@ def _same_as(kind: type[Any], name: str, value: Any) -> Any:
     for field, item in again.items():
         if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
             raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
-    for option in again.get("extra", ()):
-        if not re.fullmatch("[a-z][a-z0-9_]*", option):
-            raise _wrong(f"{name}.extra: an option", option, "a name of small letters, digits and _")
     return one
 
 

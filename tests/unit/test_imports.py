@@ -107,7 +107,7 @@ ROOMS = {
     "harness.machine": Row(
         ("harness/machine",),
         (
-            *("harness.machine", "harness.catalog.sources", "harness.catalog.architectures"),
+            *("harness.machine", "harness.catalog.sources", "harness.catalog.architectures", "harness.catalog.text"),
             *("cuda_kernels.toolchain", "cuda_kernels.cpu_build", "torch", "pynvml", "rich"),
         ),
     ),

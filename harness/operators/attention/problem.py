@@ -68,6 +68,8 @@ class Problem:
             raise ValueError(f"problem.heads: got {self.heads}, expected a multiple of heads_kv={self.heads_kv}")
         if self.dtype not in DTYPES:
             raise ValueError(f"problem.dtype: got {self.dtype!r}, expected one of {', '.join(DTYPES)}")
+        if not isinstance(self.causal, bool):
+            raise ValueError(f"problem.causal: got {self.causal!r}, expected True or False")
         if self.layout not in LAYOUTS:
             raise ValueError(f"problem.layout: got {self.layout!r}, expected one of {', '.join(LAYOUTS)}")
 
@@ -188,7 +190,7 @@ class Problem:
             parts.append(LAYOUTS[0])
         parts += [""] * (len(_PARTS) - len(parts))
         for (name, (pattern, right)), part in zip(_PARTS.items(), parts, strict=True):
-            match = re.fullmatch(pattern, part)
+            match = re.fullmatch(pattern, part, re.ASCII)
             if match is None:
                 wrong = f"its {name} is {part!r}" if part else f"it has no {name}"
                 raise ValueError(

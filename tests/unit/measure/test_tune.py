@@ -66,15 +66,6 @@ def test_lengths_of_several_classes_get_tiles_of_their_own(tmp_path: Path, monke
         assert [(one.cell, one.tile) for one in again] == [(cell, GRID[2])]
 
 
-def test_a_technique_gets_another_name_in_the_table(tmp_path: Path) -> None:
-    path, wmma = tmp_path / "h200.toml", tiles.Selection("wmma", "cuda", "d64-full", GRID[0], 3, "a-tune")
-    tiles.update(path, [tiles.Selection("scalar", "cuda", "d64-full", GRID[0], 3, "a-tune"), wmma])
-    tiles.rename(path, "scalar", "another")
-    assert [one.technique for one in tiles.read(path)] == ["another", "wmma"]
-    tiles.rename(path, "wmma", "elsewhere", ("triton",))
-    assert [one.technique for one in tiles.read(path)] == ["another", "wmma"]
-
-
 def test_the_table_reads_back_keeps_other_cells_and_is_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "h200.toml"
     lever = Tile(64, 128, 2, 8, (("num_ctas", 2),))

@@ -69,6 +69,56 @@ def test_a_torn_last_line_is_dropped_and_any_other_is_an_error(path: Path, capsy
         results.read(path)
 
 
+ROW = json.dumps({"schema": results.SCHEMA, **GATE, "time": "2030-01-01T00:00:00Z"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        (b"", 0),
+        (ROW + b"\n", 1),
+        (ROW, 1),  # whole, without its newline
+        (ROW + b"\n" + ROW, 2),
+        (ROW + b"\n" + ROW[:-9], 1),
+        (ROW + b"\n" + ROW[:3], 1),
+        (b"my notes\n", None),
+        (b"my notes", None),
+        (b"{my notes", None),
+        (ROW + b"\n{my notes", None),
+        (ROW + b"\n\xff\xfe", None),
+        (b"{torn\n" + ROW + b"\n", None),
+    ],
+)
+def test_a_file_that_is_written_on_loses_a_torn_row_and_nothing_else(
+    tmp_path: Path, before: bytes, kept: int | None
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(before)
+    if kept is None:
+        with pytest.raises(results.NotRows, match=r"notes\.txt:\d: not JSON"):
+            results.Writer(path)
+        assert path.read_bytes() == before
+        return
+    with results.Writer(path) as writer:
+        last = writer.write(GATE)
+    assert results.read(path) == [json.loads(ROW)] * kept + [last]
+
+
+def test_a_compressed_file_is_not_written_on(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [])
+    before = path.read_bytes()
+    with pytest.raises(results.NotRows, match="got a compressed file"):
+        results.Writer(path)
+    assert path.read_bytes() == before
+
+
+def test_half_a_character_of_an_exception_is_written_out(path: Path) -> None:
+    with results.Writer(path) as writer:
+        row = writer.write({**GATE, "status": "wrong", "reason": "caf\u00e9 \ud800", "details": {"log": ["\udce9"]}})
+    assert (row["reason"], row["details"]) == ("caf\u00e9 \\ud800", {"log": ["\\udce9"]})
+    assert results.read(path) == [row]
+
+
 @pytest.mark.parametrize(
     "content",
     [b"a line of a log", b"3\n", b'{"name": "value"}\n', b'{"kind": "unheard of"}\n', b"\x89PNG\xff\n", b"[1, 2]\n"],

@@ -85,7 +85,11 @@ HOSTILE = {
     "an escape sequence as a distribution": ("gate", put("numerics", value={"\x1b[2J": {}}), "row.numerics: a name"),
     "an escape sequence as an instruction": ("timing", put("code", "census", value={"\x1b[2J": 1}), "row.code.census"),
     "two lines as an instruction": ("timing", put("code", "census", value={"a\nb": 1}), "row.code.census"),
-    "a path as an option": ("timing", put("tile", "extra", value={"../../x": 1}), "row.tile.extra: an option"),
+    "a path as an option": (
+        "timing",
+        put("tile", "extra", value={"../../x": 1}),
+        "row.tile: tile.extra: got '../../x'",
+    ),
     "text backwards as a group": ("timing", put("group", value="a\u202eb"), "row.group"),
     "a path as a version": ("timing", put("backend", value="fa3@.."), "row.backend"),
     "a version without end": ("timing", put("backend", value="fa3@" + "9" * 1000), "row.backend"),
