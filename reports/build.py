@@ -42,6 +42,7 @@ from reports.pages import (
     findings,
     guide,
     index,
+    learn,
     ledger,
     listing,
     overview,
@@ -56,6 +57,7 @@ ROOT = Path(__file__).resolve().parent
 MENU = {
     "index.html": "Answer",
     findings.PATH: "Findings",
+    learn.PATH: "Learn",
     "techniques.html": "Techniques",
     ledger.PATH: "The gap",
     "published.html": "Published ladders",
@@ -185,6 +187,7 @@ class Site:
         yield Page("index.html", "index.html", partial(index.page, main, datasets, known))
         told = partial(findings.page, main, self.compiled, self.inspected, self.claims)
         yield Page(findings.PATH, "findings.html", told)
+        yield Page(learn.PATH, "learn.html", partial(learn.page, main, known, self.claims))
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, main, known))
         matrix = partial(expressibility.page, self.compiled, known, self.inspected, answer.answer(main), main)
         yield Page("expressibility.html", "expressibility.html", matrix)

@@ -10,14 +10,14 @@ import pytest
 from harness.catalog.techniques import TECHNIQUES
 from reports import build
 from reports.data.loading import load, recorded_hashes
-from reports.pages import findings, prose
+from reports.pages import findings, learn, prose
 
 
 @pytest.mark.slow
 def test_every_claim_holds_for_the_recorded_rows(tmp_path: Path) -> None:
     recorded = build.ROOT / "recorded"
     hashes = recorded_hashes(recorded)  # all that was recorded counts, also after a kernel was edited
-    pages = ["index.html", findings.PATH]
+    pages = ["index.html", findings.PATH, learn.PATH]
     site = build.Site(recorded, (), hashes, only=pages)
     broken = [claim for number in range(len(pages)) for claim in site.write(tmp_path, number)[1]]
     claims = prose.Claims()
