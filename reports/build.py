@@ -14,44 +14,25 @@ from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.catalog import experiments as catalog
+from harness import operators
 from harness.catalog import sources, text
-from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
-from harness.operators.attention.problem import Problem
+from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
-from reports.data.loading import TABLES, load, of_compilers
-from reports.data.names import cell_title, label, score_title
-from reports.data.questions import question
-from reports.data.titles import title
-from reports.facts import answer, resources
+from reports.data.loading import load, of_compilers, proofs
+from reports.data.names import cell_title, label, page_of, score_title, title
+from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
-from reports.facts.roofs import EXPERIMENT as ROOFS
-from reports.pages import (
-    article,
-    common,
-    correctness,
-    expressibility,
-    findings,
-    guide,
-    index,
-    learn,
-    ledger,
-    listing,
-    overview,
-    own,
-    prose,
-    roofs,
-    technique,
-)
+from reports.pages import common, correctness, findings, guide, learn, listing, overview, own, prose, technique
 from reports.pages.anchors import anchored
+from reports.pages.common import Page, Rows
 
 ROOT = Path(__file__).resolve().parent
 MENU = {
@@ -59,23 +40,13 @@ MENU = {
     findings.PATH: "Findings",
     learn.PATH: "Learn",
     "techniques.html": "Techniques",
-    ledger.PATH: "The gap",
-    "published.html": "Published ladders",
-    "evidence/correctness.html": "Is it right?",
-    "regressions.html": "Regressions",
-    "guide/reading.html": "Method",
-    "data.html": "Data",
+    "gap.html": "The gap",
+    "data.html": "Method and data",
 }
-SECTIONS = {
-    "technique/": "techniques.html",
-    "ladder/": "data.html",
-    "expressibility": "techniques.html",
-    "experiment/seed_": "published.html",
-    "experiment/": "data.html",
-    "guide/": "guide/reading.html",
-}
-"""How a page's path begins -> the entry of the menu that it belongs to."""
-SUMMARY = "What can Triton not express of FlashAttention, and what does it cost? Every optimization twice, measured."
+"""Kinds of pages, in this order."""
+SECTIONS = {"technique/": "techniques.html", "proof/": "techniques.html", "article/": "gap.html"}
+"""How a page's path begins -> the entry of the menu that it belongs to, where that is not Method and data."""
+SUMMARY = "What can Triton not express, and what does it cost? Every optimization twice, measured."
 
 PROCESSES = 4
 """Draw at most: each holds all rows."""
@@ -89,7 +60,7 @@ def build(
     recorded: Path = ROOT / "recorded",
     runs: Iterable[Path] | None = None,
     hashes: reading.Hashes | None = None,
-    tables: Path = TABLES,
+    tables: Path | None = None,
     progress: Progress | None = None,
     only: Collection[str] = (),
 ) -> Path:
@@ -124,24 +95,23 @@ class Site:
         recorded: Path,
         runs: Sequence[Path],
         hashes: reading.Hashes | None = None,
-        tables: Path = TABLES,
+        tables: Path | None = None,
         only: Collection[str] = (),
     ) -> None:
-        self.datasets = load(recorded, runs, hashes, tables)
-        timed = [data for data in self.datasets if data.timings()]
-        self.main = timed[0] if timed else Dataset("", False, (), hashes)
-        self.others = timed[1:]
-        self.compiled, self.inspected = of_compilers(recorded, runs, hashes)
+        self._recorded, self._runs, self._hashes = recorded, runs, hashes
+        self.compiled = proofs(recorded, runs)
         self.known = said(self.compiled)
         self.claims = prose.Claims()
+        self.rows = {name: self._rows(name, load(recorded, runs, hashes, tables, name)) for name in operators.names()}
+        self.main = self.rows[operators.FIRST].main
+        self.pages = list(self._all_pages())
         self._environment = environment(self.main.provenance(), self.claims)
-        # each experiment has a page, an article also where nobody measured its steps; the roofs have their own template
-        experiments = [(data, name) for data in self.datasets for name in data.experiments if name != ROOFS]
-        experiments += [(self.main, name) for name in catalog.about_articles() if name not in self.main.experiments]
-        self._environment.globals["experiments"] = [
-            (self._path(data, name), name, data) for data, name in [*experiments, (self.main, ROOFS)]
-        ]
-        self._pages = [page for page in self._all_pages(experiments) if not only or page.path in only]
+        self.pages = [page for page in self.pages if not only or page.path in only]
+
+    def _rows(self, operator: str, datasets: Sequence[Dataset]) -> Rows:
+        timed = [data for data in datasets if data.timings()]
+        main = timed[0] if timed else Dataset("", False, (), operator=operators.get(operator))
+        return Rows(main, datasets, self.known, self.claims)
 
     def draw(self, folder: Path, progress: Progress) -> list[str]:
         """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken.
@@ -150,11 +120,11 @@ class Site:
         """
         global _write
         _write = partial(self.write, folder)
-        workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self._pages))
+        workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self.pages))
         broken: list[str] = []
         with get_context("fork").Pool(workers) as pool:
-            for done, (path, claims) in enumerate(pool.imap(_written, range(len(self._pages))), 1):
-                progress(done, len(self._pages), path)
+            for done, (path, claims) in enumerate(pool.imap(_written, range(len(self.pages))), 1):
+                progress(done, len(self.pages), path)
                 broken += claims
         for path in sorted(overview.programs(self.known)):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +133,7 @@ class Site:
 
     def write(self, folder: Path, number: int) -> tuple[str, list[str]]:
         """A page, after the files beside it; its path, and its claims that are broken."""
-        page = self._pages[number]
+        page = self.pages[number]
         self.claims.broken.clear()
         variables = {"page": page.path, "up": "../" * page.path.count("/"), **page.variables()}
         text = anchored(self._environment.get_template(page.template).render(variables))
@@ -173,52 +143,29 @@ class Site:
             (folder / path).write_text(content)
         return page.path, list(self.claims.broken)
 
-    def _path(self, data: Dataset, name: str) -> str:
-        """experiment/ladder.html for the main dataset; others carry their GPU in the name."""
-        if data is self.main:
-            return f"experiment/{name}.html"
-        slug = "-".join("".join(c if c.isalnum() else " " for c in data.gpu.lower()).split())
-        return f"experiment/{name}-{slug}-{'recorded' if data.recorded else 'here'}.html"
-
-    def _all_pages(self, experiments: Iterable[tuple[Dataset, str]]) -> Iterator[Page]:
+    def _all_pages(self) -> Iterator[Page]:
         """In the order in which they are made."""
-        main, datasets, known = self.main, self.datasets, self.known
-        asked = sorted(datasets, key=lambda data: (data.recorded, data is not main))  # fresh rows come first
-        yield Page("index.html", "index.html", partial(index.page, main, datasets, known))
-        told = partial(findings.page, main, self.compiled, self.inspected, self.claims)
-        yield Page(findings.PATH, "findings.html", told)
-        yield Page(learn.PATH, "learn.html", partial(learn.page, main, known, self.claims))
-        yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, main, known))
-        matrix = partial(expressibility.page, self.compiled, known, self.inspected, answer.answer(main), main)
-        yield Page("expressibility.html", "expressibility.html", matrix)
-        yield Page("published.html", "published.html", partial(overview.published, main))
-        yield Page("regressions.html", "regressions.html", partial(overview.regressions, main))
-        for which in LADDERS.values():
-            yield Page(f"ladder/{which.name}.html", "ladder.html", partial(common.ladder, main, asked, which))
+        every = [data for rows in self.rows.values() for data in rows.fresh_first]
+        for name, rows in self.rows.items():
+            if module := common.of_operator(name):
+                yield from module.pages(rows)
+        yield Page(findings.PATH, "findings.html", self._findings)
+        yield Page(learn.PATH, "learn.html", partial(learn.page, self.main, self.known, self.claims))
+        yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, self.rows, self.compiled))
         for one in TECHNIQUES:
-            variables = partial(technique.page, main, asked, one, known, self.claims)
-            yield Page(f"technique/{one.name}.html", "technique.html", variables)
-        yield Page(correctness.PATH, "correctness.html", partial(correctness.page, datasets))
-        yield Page(roofs.PATH, "roofs.html", partial(roofs.page, asked))
-        yield Page(ledger.PATH, "ledger.html", partial(ledger.page, main, asked, self.claims))
-        for data, name in experiments:
-            is_article = data is main and name in catalog.about_articles()
-            if is_article:
-                yield Page(self._path(data, name), "article.html", partial(article.page, datasets, data, name))
-            else:
-                yield Page(self._path(data, name), "experiment.html", partial(common.experiment, data, name))
+            yield Page(page_of(one), "technique.html", partial(technique.page, self.rows[one.operator], one))
+        for name in overview.proof_pages(self.known):
+            yield Page(f"proof/{name}.html", "proof.html", partial(overview.proof, self.rows, name))
+        yield Page(correctness.PATH, "correctness.html", partial(correctness.page, every))
+        yield Page("regressions.html", "regressions.html", partial(overview.regressions, self.main))
         yield Page("guide/reading.html", "guide.html", guide.reading)
         yield Page("guide/cpu.html", "guide.html", guide.cpu)
         yield Page("guide/gpus.html", "guide.html", guide.gpus)
-        yield Page("data.html", "data.html", partial(overview.data_page, main, self.others))
+        yield Page("data.html", "data.html", partial(overview.data_page, every))
 
-
-class Page(NamedTuple):
-    """A page: its path in the site, its template, and what makes the template's variables."""
-
-    path: str
-    template: str
-    variables: Callable[..., dict[str, Any]]
+    def _findings(self) -> dict[str, Any]:
+        code = of_compilers(self._recorded, self._runs, self._hashes)
+        return findings.page(self.main, self.compiled, code, self.claims)
 
 
 _write: Callable[[int], tuple[str, list[str]]]
@@ -238,6 +185,13 @@ def ladder(rows: Iterable[Mapping[str, Any]], recorded: Path = ROOT / "recorded"
 def own_page(rows: Sequence[Mapping[str, Any]], target: Path, ladder: Iterable[Mapping[str, Any]]) -> None:
     """Writes the page about kernels of the user's from the rows of one run of check or bench, beside the ladder's."""
     target.write_text(anchored(environment().get_template("own.html").render(own.page(rows, ladder))))
+
+
+def readme_figures(output: Path, recorded: Path = ROOT / "recorded") -> list[Path]:
+    """Writes the pictures of README into the folder and returns their paths; none while nothing is recorded."""
+    module = common.of_operator(operators.FIRST)
+    written: list[Path] = module.write_readme(output, recorded) if module else []
+    return written
 
 
 def section(page: str) -> str:
@@ -263,13 +217,10 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "section": section,
         "summary": SUMMARY,
         "title_of": title,
-        "question_of": question,
+        "page_of": page_of,
         "score_of": score_title,
         "interval_of": stats.describe,
-        "roofs": roofs.PATH,
-        "published": [one for one in map(catalog.article, catalog.about_articles()) if one.l2_hit_rates],
-        "l2_orders": resources.L2_ORDERS,
-        "zip": zip,
+        "waited_for": waited_for,
         "series": SERIES,
         "label": label,
         "cell_title": cell_title,
@@ -280,14 +231,8 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "spread": common.spread,
         "tile": tile_slug,
         "slug": reading.slug,
-        "problem": lambda row: Problem.from_dict(row["problem"]),
-        "tflops": reading.tflops,
-        "clock_ghz": reading.clock_ghz,
-        "per_ghz": common.per_ghz,
-        "median_ms": reading.median_ms,
-        "reference": reading.is_reference_tile,
+        "problem": reading.problem_of,
         "plain": plain,
-        "number": lambda ratio: f"{ratio.value:.2f}" if ratio else prose.NOT_MEASURED,
     }
     return made
 

@@ -19,9 +19,9 @@ def record(runs: Annotated[list[Path], typer.Argument(metavar="FILE", exists=Tru
     """
     from harness.expressibility import matrix
     from harness.rows import record as recorded
-    from reports.draw import readme
+    from reports import build
 
     with bad_usage():  # a file that holds no rows, or rows that are not recorded
         files = recorded.record(runs, RECORDED, matrix.proofs())
-    for path in [*files, *readme.write_all(ROOT / "reports" / "figures")]:
+    for path in [*files, *build.readme_figures(ROOT / "reports" / "figures")]:
         console.print(f"wrote {path.relative_to(ROOT)}", soft_wrap=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -292,6 +293,18 @@ class Operator:
     """CLAIMS, OF_RIVALS, EXTRA and ASKED: what each language can say of the techniques, and of what is no rung."""
     promises: Callable[[], tuple[Promise, ...]] = tuple
     """The ratios that the scorecard follows."""
+    themes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Theme -> technique -> its title: the order in which pages list techniques."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Peer, or side of a ratio -> its name on pages."""
+    instructions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Technique -> the PTX instructions that it is about."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Technique for which Triton's source asks the compiler -> the instruction that shows that it followed."""
+    problem_title: Callable[[Any], str] = attrgetter("slug")
+    """Problem -> its title on pages. Two spaces part what comes first from the sizes."""
+    problem_order: Callable[[Any], Any] = attrgetter("slug")
+    """Problem -> its place in a list: the headline's kind first."""
     prices: Callable[[], Any] | None = None
     """What each term of a gap between two kernels is measured by, as operators/attention/prices.py says it."""
 

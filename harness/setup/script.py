@@ -21,11 +21,12 @@ from harness.setup import bootstrap
 RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
 SITE = bootstrap.CHECKOUT / "reports" / "site"
 CORRECTNESS = "evidence/correctness.html"
+DATA = "data.html"
 PAGES = {
     **dict.fromkeys(("any_length", "correctness", "random_problems"), CORRECTNESS),
-    "expressibility": "expressibility.html",
+    "expressibility": "techniques.html",
 }
-"""Of experiments that another page tells than the one of their name."""
+"""Of experiments that another page tells than the one of all rows."""
 ORDER = {techniques.shown(technique): number for number, technique in enumerate(techniques.kernels())}
 
 
@@ -110,6 +111,6 @@ def _is_problem(word: str) -> bool:
 
 def where(name: str) -> list[str]:
     """Lines: the report's page, and how to have it where it is not built yet."""
-    page = (SITE / PAGES.get(name, f"experiment/{name}.html")).relative_to(bootstrap.CHECKOUT)
+    page = (SITE / PAGES.get(name, DATA)).relative_to(bootstrap.CHECKOUT)
     built = (bootstrap.CHECKOUT / page).is_file()
     return [f"With what was measured beside it: {page}{'' if built else ', which `make report` builds'}"]

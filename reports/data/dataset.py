@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 import pandas
 
+from harness import operators
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique, Tile
-from harness.operators.attention.problem import ANCHOR, Problem
+from harness.operators.protocol import Operator, Problem
 from harness.rows import frame, reading, results, scorecard, stats
 
 Kind = Literal["measured", "same_program", "earlier", "hole"]
@@ -126,7 +127,8 @@ class Point:
 
     same_program: the twin re-exports another technique's program, which was measured once for both. Where the tile is
     the change, the same program at the tile of this rung is a measurement of this rung. `program` is that technique.
-    `unsettled`: TFLOPS of a hole whose samples did not converge, no number to rely on.
+    `unsettled`: TFLOPS of a hole whose samples did not converge, no number to rely on. `mean`: over all processes that
+    timed the program, so that a kernel has one value on every page.
     """
 
     kind: Kind
@@ -134,10 +136,11 @@ class Point:
     reason: str = ""
     program: str | None = None
     unsettled: float | None = None
+    mean: float | None = None
 
     @property
     def tflops(self) -> float | None:
-        return self.row.speed if self.row else None
+        return self.mean or (self.row.speed if self.row else None)
 
     @property
     def counts(self) -> bool:
@@ -164,7 +167,7 @@ class Ratio:
 
 def quartiles(row: Row) -> tuple[float, float, float]:
     """First quartile, median and third quartile of the speed."""
-    problem = Problem.from_dict(row.problem_fields)
+    problem = reading.problem_of(row)
     values = [problem.tflops(ms) for ms in row.samples_ms]
     if len(values) == 1:
         return values[0], values[0], values[0]
@@ -204,10 +207,13 @@ class Dataset:
         hashes: reading.Hashes | None = None,
         chosen: Chosen | None = None,
         tried: Tried | None = None,
+        operator: Operator | None = None,
     ) -> None:
-        """`tables`: of each kind the frame, or rows that they are made from. `hashes`: see about."""
+        """`tables`: of each kind the frame, or rows that they are made from, of one operator. `hashes`: see about."""
+        self.operator = operator or operators.get(operators.FIRST)
         self.gpu, self.recorded, self._hashes = gpu, recorded, hashes
         self.chosen, self.tried = chosen or {}, tried or {}
+        self._means: dict[str | None, float | None] = {}
         if not isinstance(tables, Mapping):
             kinds = KINDS if any(row["kind"] == "environment" for row in tables) else KINDS[1:]
             tables = {kind: frame.table(kind, tables) for kind in kinds} if tables else {}
@@ -297,11 +303,8 @@ class Dataset:
 
     @cached_property
     def _problems(self) -> dict[str | None, list[Problem]]:
-        def order(p: Problem) -> tuple[Any, ...]:
-            return p.head_dim != 128, p.head_dim, p.causal, p.dtype, p.seq_q, p.seq_kv, p.batch
-
         return {
-            experiment: sorted({Problem.from_dict(row.problem_fields): None for row in rows}, key=order)
+            experiment: sorted({reading.problem_of(row) for row in rows}, key=self.operator.problem_order)
             for experiment, rows in self._timings.items()
         }
 
@@ -367,23 +370,24 @@ class Dataset:
         """Every row that read the machine code of a twin, of any version, problem and tile."""
         return self._with_code.get((technique, backend), [])
 
-    def codes(self, technique: str, backend: str, arch: str | None = None, head_dim: int | None = None) -> list[Row]:
+    def codes(self, technique: str, backend: str, arch: str | None = None, tile_key: int | None = None) -> list[Row]:
         """Rows that counted the instructions of this checkout's twin at the reference tile: inspected binaries, then
-        those that the gate of the ladder read, then others; of each bf16 first and full before causal."""
+        those that the gate of the ladder read, then others."""
         found = [
             row
             for row in self.with_code(technique, backend)
             if row.census
             and row.arch  # none on a GPU for which the project compiles nothing
             and arch in (None, row.arch)
-            and head_dim in (None, row.problem_fields["head_dim"])
+            and tile_key in (None, reading.problem_of(row).tile_key)
             and row.reference_tile
             and row.current
         ]
-        order = ("dtype", "causal", "head_dim")
+        ladders = {ladder.experiment for ladder in self.operator.ladders}
 
         def place(row: Row) -> tuple[Any, ...]:
-            return row.of != "code", row.experiment != "ladder", *(row.problem_fields[name] for name in order)
+            order = self.operator.problem_order(reading.problem_of(row))
+            return row.of != "code", row.experiment not in ladders, order
 
         return sorted(found, key=place)
 
@@ -449,7 +453,7 @@ class Dataset:
             program = row.same_program
             if program and not tile and not reading.is_reference_tile({**row, "technique": program}):
                 program = None  # its other tile is what this rung is about; the rung that it was timed for has another
-            return Point("same_program" if program else "measured", row, program=program)
+            return Point("same_program" if program else "measured", row, program=program, mean=self.mean(row))
         failed = [row for row in wanted if row not in passed and row.current]
         failed = failed or [row for row in refused if row.current]
         if failed:
@@ -462,6 +466,13 @@ class Dataset:
         if refused:
             return Point("hole", reason=f"earlier version {why(refused[-1])}")
         return Point("hole", reason="not measured")
+
+    def mean(self, row: Row) -> float | None:
+        """TFLOPS over all processes that timed a row's program; None where no group is known."""
+        if row.program not in self._means:
+            found = self.programs.estimate({row.program: 1.0}) if row.program else None
+            self._means[row.program] = math.exp(found.value) if found else None
+        return self._means[row.program]
 
     # Two cells
 
@@ -480,7 +491,7 @@ class Dataset:
         return {
             (row.environment, row.group): row
             for row in self.rows
-            if row.kind == "timing" and row.backend == ANCHOR and row.status == "passed"
+            if row.kind == "timing" and row.backend == self.operator.anchor and row.status == "passed"
         }
 
     def over_anchor(self, row: Row) -> float | None:
@@ -493,9 +504,9 @@ class Dataset:
         over = [self.over_anchor(row) for row in (ours, theirs)]
         return over[0] / over[1] if over[0] and over[1] else None
 
-    def ratio(self, ours: Point, theirs: Point, *, replicas: bool = False) -> Ratio | None:
-        """The mean over the processes that timed both programs in one group; else over the anchors of their groups,
-        with `replicas` those of any timing of these programs. None where that fails too, or one does not count."""
+    def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
+        """The mean over the processes that timed both programs in one group; else over the anchors of their groups, or
+        of those of any timing of these programs. None where that fails too, or one does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
         if found := self.programs.ratio(ours.row.program, theirs.row.program):
@@ -503,10 +514,9 @@ class Dataset:
             low, high = (mean if bound is None else bound for bound in (between.low, between.high))
             return Ratio(mean, low, high, found.processes, linked=False, estimate=found)
         pairs = [(ours.row, theirs.row)]
-        if replicas:
-            usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
-            ours_too, theirs_too = (sorted(rows, key=lambda row: row.time, reverse=True) for rows in usable)
-            pairs += product(ours_too, theirs_too)
+        usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
+        ours_too, theirs_too = (sorted(rows, key=lambda row: row.time, reverse=True) for rows in usable)
+        pairs += product(ours_too, theirs_too)
         over = next((value for value in (self.linked(*pair) for pair in pairs) if value is not None), None)
         return None if over is None else Ratio(over, over, over, 0, linked=True)
 

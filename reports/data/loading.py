@@ -23,15 +23,19 @@ CELL = (
 )
 """Columns that make two rows the same measurement."""
 
-TABLES = tiles.folder(operators.FIRST)
-"""Where the tiles that `tune` chose are."""
 
-
-def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None, tables: Path = TABLES) -> list[Dataset]:
-    """One dataset per recorded GPU and one per GPU (or CPU) that the fresh runs ran on; the one with most timings that
-    count comes first, of equals the fresh one. A fresh row that was recorded since, or replaced by a recorded one, is
-    left out. `tables`: the folder of the tiles chosen for each GPU."""
-    every = {kind: frame.frame(kind, root=recorded, runs=tuple(fresh)) for kind in KINDS}
+def load(
+    recorded: Path,
+    fresh: Iterable[Path],
+    hashes: Hashes | None = None,
+    tables: Path | None = None,
+    operator: str = operators.FIRST,
+) -> list[Dataset]:
+    """The rows of an operator: one dataset per recorded GPU and one per GPU (or CPU) that fresh runs ran on; the one
+    with most timings that count comes first, of equals the fresh one. A fresh row that was recorded since, or replaced
+    by a recorded one, is left out. `tables`: the folder of the tiles chosen for each GPU, by default the operator's."""
+    tables = tables or tiles.folder(operator)
+    every = {kind: frame.frame(kind, root=recorded, runs=tuple(fresh), operator=operator) for kind in KINDS}
     origins = {origin for kind in KINDS[1:] for origin in zip(every[kind].gpu, every[kind].recorded, strict=True)}
     datasets = []
     for gpu, is_recorded in sorted(origins):
@@ -48,7 +52,8 @@ def load(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None, ta
             chosen = {(one.technique, one.backend, one.cell): one for one in tiles.read(path)} if path.is_file() else {}
             picked = {key: one.tile for key, one in chosen.items()}
             tried = {key: one.tried for key, one in chosen.items()}
-            datasets.append(Dataset(gpu, is_recorded, here, hashes, picked, tried))
+            about = picked, tried, operators.get(operator)
+            datasets.append(Dataset(gpu, is_recorded, here, hashes, *about))
 
     def richness(data: Dataset) -> tuple[int, bool]:
         return sum(bool(row.usable) for row in data.timings()), not data.recorded
@@ -76,13 +81,14 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
     }
 
 
-def of_compilers(
-    recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None
-) -> tuple[list[dict[str, Any]], list[Row]]:
-    """Proofs, and machine code, that compilers alone made: those that are recorded, and those of fresh runs. Code by
-    another assembler than the language's own is left out."""
-    runs = tuple(fresh)
-    proofs = [row for row in frame.rows("proof", recorded, runs) if row["kind"] == "proof"]
-    code = frame.frame("code", root=recorded, runs=runs)
+def of_compilers(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None) -> list[Row]:
+    """Machine code that compilers alone made: what is recorded, and what fresh runs have. Code by another assembler
+    than the language's own is left out."""
+    code = frame.frame("code", root=recorded, runs=tuple(fresh))
     alone = code[(code.of == "code") & (code.assembler == "own") & ((code.gpu == NO_GPU) | ~code.recorded)]
-    return proofs, lines("code", about(alone, hashes))
+    return lines("code", about(alone, hashes))
+
+
+def proofs(recorded: Path, fresh: Iterable[Path]) -> list[dict[str, Any]]:
+    """The rows of proofs, which compilers alone made."""
+    return [row for row in frame.rows("proof", recorded, tuple(fresh)) if row["kind"] == "proof"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from harness.operators.attention.problem import Problem
+from typing import Any
+
+from harness import operators
+from harness.catalog import techniques
+from harness.catalog.entries import Technique
 
 LABELS = {
     "cuda": "CUDA",
@@ -11,50 +15,57 @@ LABELS = {
     "gluon": "Gluon",
     "tlx": "TLX",
     "hatch": "Triton, a hatch",
-    "sdpa_cudnn": "cuDNN",
-    "sdpa_flash": "FlashAttention-2 (SDPA)",
-    "sdpa_math": "SDPA math",
-    "flex": "FlexAttention",
-    "fa2": "flash-attn 2",
-    "fa3": "flash-attn 3",
-    "fa4": "flash-attn 4",
 }
-SCORED = {
-    "triton_native": "Core Triton",
-    "cudnn": "cuDNN",
-    "flex": "FlexAttention",
-    "fa2": "FlashAttention-2",
-    "fa2_seed001": "FlashAttention-2, on the A100 article’s problems",
-    "article": "the article’s own code",
-    "mma_sync_cuda": "CUDA with mma.sync",
-    "seed_5090": "CUDA (5090 article)",
-    "seed_blackflash": "CUDA (BlackFlash)",
-    "seed_kernel_one": "CUDA (kernel 1)",
-    "seed_raw_ptx": "CUDA (raw PTX)",
-    "seed_rtx5080": "CUDA (RTX 5080)",
-}
-"""Sides of a ratio of the scorecard that are no backend."""
-SHARES = {"gap_explained": "Share of the gap from core Triton to the flagship that has a cause"}
-"""Entries of the scorecard that are no ratio."""
-SHORT = {"sdpa_flash": "FA2", "sdpa_cudnn": "cuDNN", "flex": "Flex"}
+LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
+SERIES_OF_A_RATIO = {"triton_native": "core Triton"}
 
 
 def label(backend: str) -> str:
-    """The name of a backend for people, a version kept: fa4@4.0.0 -> flash-attn 4 4.0.0."""
+    """The name of a backend for people, a version kept: gluon@3.9.0 -> Gluon 3.9.0."""
     name, _, version = backend.partition("@")
-    return f"{LABELS.get(name, name)} {version}".strip()
+    names = (LABELS, *(operator.labels for operator in operators.every()))
+    return f"{next((of[name] for of in names if name in of), name)} {version}".strip()
 
 
 def score_title(name: str) -> str:
-    """An entry of the scorecard for people: triton_native_over_flex -> Core Triton over FlexAttention."""
-    if name in SHARES:
-        return SHARES[name]
-    ours, _, theirs = name.partition("_over_")
-    return f"{SCORED.get(ours, label(ours))} over {SCORED.get(theirs, label(theirs))}"
+    """An entry of the scorecard for people: triton_over_cuda -> Triton over CUDA."""
+    ours, over, theirs = name.partition("_over_")
+    return f"{SERIES_OF_A_RATIO.get(ours, label(ours))} over {label(theirs)}" if over else label(name)
 
 
-def cell_title(problem: Problem) -> str:
-    """head_dim 128, causal, the rest in words that fit a phone."""
-    length = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q}x{problem.seq_kv}"
-    heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads}/{problem.heads_kv}"
-    return f"d={problem.head_dim}, {problem.mask}  (B={problem.batch} H={heads} N={length} {problem.dtype})"
+def cell_title(problem: Any) -> str:
+    """What a problem is called."""
+    return operators.of(problem).problem_title(problem)
+
+
+def short_title(problem: Any) -> str:
+    """The same without its sizes."""
+    return cell_title(problem).partition("  ")[0]
+
+
+def themes() -> dict[str, dict[str, str]]:
+    """Theme -> technique -> its title, of all operators."""
+    found: dict[str, dict[str, str]] = {}
+    for operator in operators.every():
+        for theme, titles in operator.themes.items():
+            found[theme] = {**titles, **found.get(theme, {})}
+    return found
+
+
+def title(technique: str) -> str:
+    """XOR swizzle; a name without a title is made readable."""
+    titles = (titles[technique] for titles in themes().values() if technique in titles)
+    return next(titles, technique.replace("_", " ").capitalize())
+
+
+def theme(technique: Technique) -> str:
+    """The theme of a technique; of one without a theme what its ladder is about."""
+    of_operator = operators.get(technique.operator).themes.items()
+    return next(
+        (theme for theme, names in of_operator if technique.name in names), techniques.ladder_of(technique).title
+    )
+
+
+def page_of(technique: Technique) -> str:
+    """The path of a technique's page in the site."""
+    return f"technique/{techniques.shown(technique).replace('/', '-')}.html"

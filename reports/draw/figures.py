@@ -1,40 +1,20 @@
-"""The figures, from rows to SVG text. Equal rows give equal bytes.
-
-One colour per language everywhere; series are labelled at their marks, not in a legend. A line joins a technique to the
-one that it builds on and no other two. Open marker: an earlier version of the kernel. Dashed: the same program again.
-"""
+"""A technique's figure, from rows to SVG text. Equal rows give equal bytes. One colour per language everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import SERIES, TWINS
-from harness.operators.attention.problem import Problem
-from reports.data.dataset import Dataset, Point, Row, fastest
-from reports.data.names import LABELS, SHORT, cell_title, label
-from reports.data.titles import title
-from reports.draw.style import (
-    COLORS,
-    GREY,
-    INK,
-    MARKERS,
-    MUTED,
-    PAPER,
-    PEAK,
-    WIDTH,
-    end_label_beside,
-    end_labels_below,
-    new_axes,
-    to_svg,
-    vertical_lines,
-)
+from harness.catalog.techniques import SERIES
+from harness.operators.protocol import Problem
+from reports.data.dataset import Dataset, Point, Row
+from reports.data.names import label, short_title
+from reports.draw.style import COLORS, GREY, INK, MARKERS, PAPER, WIDTH, new_axes, to_svg
 from reports.facts import steps
 from reports.facts.steps import Step
 
@@ -44,8 +24,6 @@ DROPPED = "hint dropped: only the tile"
 """Instead of a gain, where the compiler ignored what the source asks."""
 TEXT = 24
 """Letters in a line of the column of a technique's figure."""
-SHAPES = {**MARKERS, "triton_native": "D"}
-"""Where an open mark means an earlier version, shape alone tells the two series of core Triton apart."""
 
 
 def drawn_as(row: Row) -> str:
@@ -55,93 +33,10 @@ def drawn_as(row: Row) -> str:
     return "triton_native" if backend == "triton" and row.mma != "mma_sync" else backend
 
 
-def ladder(data: Dataset, experiment: str, problem: Problem, rungs: Sequence[Technique]) -> str:
-    """TFLOPS per rung at the reference tile, top to bottom, a mark per language, with a thin line to the best tile
-    where that is faster; peers and the tensor-core peak, at the clock of the fastest rung, as vertical lines.
-    """
-    points = {backend: [data.point(experiment, problem, rung.name, backend) for rung in rungs] for backend in SERIES}
-    best = {
-        backend: [data.point(experiment, problem, rung.name, backend, best=True) for rung in rungs]
-        for backend in SERIES
-    }
-    notes: dict[int, dict[str, list[str]]] = {}
-    for backend in SERIES:
-        for row, point in enumerate(points[backend]):
-            told = point.kind == "hole" and point.reason != "not measured"
-            if told and sources.has_series(backend, rungs[row].path):
-                notes.setdefault(row, {}).setdefault(point.reason.partition(":")[0], []).append(LABELS[backend])
-    peers = {
-        name: point.tflops
-        for name in data.peers(experiment)
-        if (point := data.point(experiment, problem, None, name)).tflops
-    }
-    timed = [point for backend in SERIES for point in points[backend] if point.tflops]
-    clocked = [point for point in timed if point.row and point.row.clock_ghz]
-    peak = data.speed_of_light(fastest(clocked or timed).row)
-    names = [title(rung.name) for rung in rungs]
-    follows = [techniques.parent(rung) == above for rung, above in zip(rungs, [None, *rungs], strict=False)]
-    heading = cell_title(problem)
-    return _ladder(f"ladder {experiment} {problem.slug}", heading, names, follows, points, best, notes, peers, peak)
-
-
-def _ladder(
-    name: str,
-    heading: str,
-    rungs: Sequence[str],
-    follows: Sequence[bool],
-    points: Mapping[str, Sequence[Point]],
-    best: Mapping[str, Sequence[Point]],
-    notes: Mapping[int, Mapping[str, Sequence[str]]],
-    peers: Mapping[str, float | None],
-    peak: float | None,
-) -> str:
-    """`rungs`: titles. `follows`: whether a rung builds on the one above. `points` and `best`: backend -> a point for
-    each rung. `notes`: row -> why there is none -> where."""
-    figure, axes = new_axes(WIDTH, 1.65 + 0.32 * len(rungs))
-    labels: dict[str, tuple[float, str]] = {}
-    for backend in SERIES:
-        _climb(axes, points[backend], follows, backend)
-        _tuned(axes, points[backend], best[backend], backend)
-        drawn = [point for point in points[backend] if point.tflops]
-        top = max(drawn, key=lambda point: (point.counts, point.tflops or 0), default=None)
-        if top and top.tflops:
-            row = points[backend].index(top)
-            if backend in TWINS:
-                labels[backend] = (top.tflops, "" if top.counts else " (earlier)")
-                axes.plot([top.tflops] * 2, [row, len(rungs) - 0.5], color=COLORS[backend], lw=1, ls=":", zorder=1)
-            else:  # at its mark: it has few kernels
-                end_label_beside(axes, backend, top.tflops, row)
-    reached = [*(value for value, _ in labels.values()), *filter(None, peers.values())]
-    right = max([*reached, peak or 0, 1]) * 1.03
-    axes.set(
-        xlim=(0, right), ylim=(len(rungs) - 0.5, -0.5), xlabel="TFLOPS; named: the best of each language", ylabel=""
-    )
-    axes.set_yticks(range(len(rungs)), [fill(rung, 21) for rung in rungs], size=9)
-    for row, reasons in notes.items():
-        why = ", ".join(
-            what if set(where) >= {LABELS[twin] for twin in TWINS} else f"{' and '.join(where)}: {what}"
-            for what, where in reasons.items()
-        )
-        # where nothing is drawn: left of the row's marks, or right of them
-        marked = [series[row].tflops for series in points.values() if series[row].tflops]
-        left = min((value for value in marked if value), default=right) > 0.4 * right
-        place, side = (0.01 * right, "left") if left else ((peak or right) * 0.985, "right")
-        axes.text(place, row, f"× {why}", color=MUTED, size=9, ha=side, va="center")
-    lines = {SHORT.get(peer, label(peer)): value for peer, value in peers.items() if value}
-    if peak:
-        lines[PEAK] = peak
-    levels = vertical_lines(axes, lines, right)
-    end_labels_below(axes, labels, len(rungs), right)
-    axes.grid(visible=False, axis="y")
-    what, _, size = heading.partition("  ")
-    axes.set_title(f"{what}  {size}", loc="left", pad=8 + 12 * levels, fontsize=9)
-    return to_svg(figure, name)
-
-
 @dataclass(frozen=True)
 class StepLine:
-    """One language at one problem. `series`: of NAMES or LABELS. `best`: the technique at its best tile, where that is
-    another than the reference tile."""
+    """One language at one problem. `series`: a language, core Triton as one of NAMES. `best`: the technique at its best
+    tile, where that is another than the reference tile."""
 
     problem: str
     series: str
@@ -160,8 +55,7 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
             tuned = steps.point_of(data, problem, technique, backend, "best")
             best = tuned if tuned.counts and tuned.row and not tuned.row.reference_tile else None
             if row := found.point.row or (best and best.row):
-                name = f"head_dim {problem.head_dim}, {problem.mask}"
-                lines.append(StepLine(name, drawn_as(row), found, best))
+                lines.append(StepLine(short_title(problem), drawn_as(row), found, best))
     return _step(f"step {technique.name}", lines) if lines else None
 
 
@@ -175,7 +69,7 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
             labels.append((figure_rows, line.problem, ""))
             figure_rows += 1
         high = 1 + text.count("\n")
-        labels.append((figure_rows + (high - 1) / 2, NAMES.get(line.series, LABELS[line.series]), line.series))
+        labels.append((figure_rows + (high - 1) / 2, NAMES.get(line.series) or label(line.series), line.series))
         figure_rows += high
     figure, axes = new_axes(WIDTH, 0.6 + 0.21 * figure_rows)
     rows = (row for row, _, series in labels if series)
@@ -223,29 +117,6 @@ def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
     if value:
         face = PAPER if line.series == "triton" else color
         axes.plot([value], [row], MARKERS[line.series], ms=6, color=color, mfc=face, mew=1.5)
-
-
-def _climb(axes: Axes, points: Sequence[Point], follows: Sequence[bool], backend: str) -> None:
-    """One language's marks. A line leads to a rung from the one above it where it builds on that and both count."""
-    color = COLORS[backend]
-    for row, point in enumerate(points):
-        if point.tflops is None:
-            continue
-        above = points[row - 1] if row and follows[row] else None
-        if above and above.counts and point.counts:
-            dashes = (0, (2, 2)) if point.kind == "same_program" else "-"
-            axes.plot([above.tflops, point.tflops], [row - 1, row], color=color, lw=2, ls=dashes)
-        size, fill_of = (3.5, color) if point.kind == "same_program" else (6.5, color if point.counts else PAPER)
-        axes.plot([point.tflops], [row], SHAPES[backend], ms=size, color=color, mfc=fill_of, mew=1.5, zorder=3)
-
-
-def _tuned(axes: Axes, points: Sequence[Point], best: Sequence[Point], backend: str) -> None:
-    """From each rung to its best tile, where that is faster and the program is this rung's own."""
-    for row, (point, other) in enumerate(zip(points, best, strict=True)):
-        if point.kind == "measured" and other.counts and (other.tflops or 0) > (point.tflops or 0):
-            ends = [point.tflops, other.tflops]
-            axes.plot(ends, [row, row], color=COLORS[backend], lw=1, alpha=0.6, zorder=1)
-            axes.plot(ends[1:], [row], "|", ms=7, mew=1.5, color=COLORS[backend], alpha=0.6, zorder=2)
 
 
 def _step_text(line: StepLine) -> str:

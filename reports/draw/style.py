@@ -14,8 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from reports.data.names import LABELS
-
 INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
 LIBRARY, TILE, PANEL, BAD, RULE, AUTO = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5", "#8b939e"
 COLORS = {"cuda": "#b84a00", "triton": "#1556c0", "triton_native": "#1556c0", "gluon": "#00796b", "tlx": "#6a1560"}
@@ -38,7 +36,6 @@ THEME = {
 GREY: dict[str, Any] = {"facecolor": TILE, "edgecolor": MUTED, "lw": 1}
 """Of what the tile alone buys."""
 MARKERS = {"cuda": "o", "triton": "s", "triton_native": "s", "gluon": "^", "tlx": "D"}
-PEAK = "tensor peak"
 
 WIDTH = 5.0
 """Inches of a figure in a page: at the width of a phone its text is still about 10 px high."""
@@ -77,80 +74,6 @@ def new_grid(rows: int, columns: int, width: float, height: float, **options: An
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     sns.despine(fig=figure, left=True, bottom=True)
     return figure, list(grid.flat)
-
-
-def vertical_lines(axes: Axes, lines: dict[str, float], right: float) -> int:
-    """Peers and the peak as vertical lines, their names above, each in the lowest row where it collides with none.
-
-    Returns how many rows of names there are.
-    """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    per_character = 6 / 72 / (figure.get_size_inches()[0] * 0.66) * right
-    taken = [-right] * len(lines)
-    for name, value in sorted(lines.items(), key=lambda item: item[1]):
-        text = f"{name} {value:.0f}"
-        align = "right" if value > 0.9 * right else "center"
-        width = len(text) * per_character
-        begin = value - (width if align == "right" else width / 2)
-        level = next((place for place, end in enumerate(taken) if end < begin))
-        taken[level] = begin + width
-        axes.axvline(value, color=MUTED, lw=1.2, ls="-" if name == PEAK else (0, (5, 2)), zorder=1)
-        axes.annotate(
-            text,
-            (value, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(2 if align == "right" else 0, 4 + 11 * level),
-            textcoords="offset points",
-            color=MUTED,
-            size=9,
-            ha=align,
-            va="bottom",
-            annotation_clip=False,
-        )
-    return sum(end > -right for end in taken)
-
-
-LETTER = 0.031
-"""Width of a letter of an end label, in widths of the axes."""
-
-
-def end_labels_below(axes: Axes, ends: dict[str, tuple[float, str]], rungs: int, right: float) -> None:
-    """The languages' names under the last rung, below their best: {backend: (value, what to add)}."""
-    order = sorted(ends, key=lambda backend: ends[backend])
-    for place, backend in enumerate(order):
-        value, more = ends[backend]
-        align = "center" if len(order) == 1 else "right" if place == 0 else "left"
-        text = f"{LABELS[backend]} {value:.0f}{more}"
-        close = place == 1 and len(order) == 3 and ends[order[2]][0] - value < LETTER * len(text) * right
-        axes.annotate(
-            text,
-            (value, rungs - 0.5),
-            xytext=(-4 if align == "right" else 4, -2 - 12 * close),
-            textcoords="offset points",
-            color=COLORS[backend],
-            weight="bold",
-            size=10,
-            ha=align,
-            va="top",
-            annotation_clip=False,
-        )
-    axes.tick_params(axis="x", pad=26 if len(order) > 1 else 14)
-
-
-def end_label_beside(axes: Axes, backend: str, value: float, row: int) -> None:
-    """A series' name at its best: below the point, to its left."""
-    axes.annotate(
-        f"{LABELS[backend]} {value:.0f}",
-        (value, row),
-        xytext=(-12, -9),
-        textcoords="offset points",
-        color=COLORS[backend],
-        weight="bold",
-        size=10,
-        ha="right",
-        va="center",
-    )
 
 
 def apart(heights: dict[str, float], gap: float) -> dict[str, float]:

@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalog import techniques
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-
-CONFLICT_STEPS = ("mma_ldmatrix", "padded_rows", "xor_swizzle", "tma_loads", "tma_swizzle")
-"""The rungs between which the layout of shared memory changes."""
 
 COUNTS = {
     "mma issued": ("mma_m", "wmma_mma", "wgmma_mma"),
@@ -137,15 +133,6 @@ class Counted:
         return self.row["details"]["totals"]
 
     @property
-    def ldmatrix(self) -> list[dict[str, Any]]:
-        return [site for site in self.sites if site["mnemonic"].startswith("ldmatrix")]
-
-    @property
-    def conflicts_per_ldmatrix(self) -> float | None:
-        issued = sum(site["executions"] for site in self.ldmatrix)
-        return sum(site["bank_conflicts"] for site in self.ldmatrix) / issued if issued else None
-
-    @property
     def on_banks(self) -> list[dict[str, Any]]:
         """Sites whose lanes address shared memory, the worst first."""
         found = [site for site in self.sites if site.get("example_addresses")]
@@ -197,31 +184,6 @@ def _counts(which: Counted) -> dict[str, str]:
     sectors = totals["sectors"]
     used = f"{100 * totals['least_sectors'] / sectors:.0f}%" if sectors else "–"
     return counts | {"share used of the sectors that lanes touched": used}
-
-
-def conflict_steps(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
-    """Per rung whose layout of shared memory differs: its worst ldmatrix, and all conflicts by ncu on the same problem.
-
-    `by_address` follows from the lanes' addresses, as the CPU's count does; `by_hardware` includes passes that were
-    lost to others (copies by TMA, operands of tensor cores).
-    """
-    steps = []
-    for name in CONFLICT_STEPS:
-        found = counted(datasets, name)
-        if found and found.ldmatrix:
-            worst = next(site for site in found.on_banks if site["mnemonic"].startswith("ldmatrix"))
-            ncu = [
-                {
-                    "where": where,
-                    "by_address": (row["details"].get("totals") or {}).get("bank_conflicts"),
-                    "by_hardware": metric(row, CONFLICTS),
-                }
-                for row, where in profiled(datasets, name)
-                if reading.slug(row) == reading.slug(found.row)
-            ]
-            step = {"technique": techniques.get(name), "counted": found, "site": worst}
-            steps.append({**step, "ncu": ncu[0] if ncu else None})
-    return steps
 
 
 def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str = "cuda") -> list[tuple[Dataset, Row]]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows.stats import Interval
 from reports.data.dataset import Dataset, Point, Ratio
-from reports.data.names import LABELS
-from reports.data.titles import title
+from reports.data.names import label, short_title, title
 from reports.facts import steps
 
 DECLINED = "unsupported: "
@@ -103,7 +102,7 @@ def _language(
     program = next((point.program for point in points.values() if point.program), None)
     if parent and steps.is_parents_program(technique, backend):
         tile = techniques.reference_tile
-        if all(tile(technique, head_dim) == tile(parent, head_dim) for head_dim in (64, 128)):
+        if all(tile(technique, key) == tile(parent, key) for key in {problem.tile_key for problem in points}):
             program = program or parent.name
         else:
             program = None
@@ -138,10 +137,10 @@ def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
     for reason, by_backend in cells.items():
         everywhere = all(len(by_backend[backend]) == len(points[backend]) for backend in by_backend)
         problems = dict.fromkeys(problem for some in by_backend.values() for problem in some)
-        where = dict.fromkeys(f"d={problem.head_dim} {problem.mask}" for problem in problems)
+        where = dict.fromkeys(short_title(problem) for problem in problems)
         holes.append(
             Hole(
-                " and ".join(LABELS[backend] for backend in by_backend),
+                " and ".join(map(label, by_backend)),
                 "" if everywhere else ", ".join(where),
                 reason.removeprefix(DECLINED),
                 reason.startswith(DECLINED),

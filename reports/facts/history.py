@@ -9,14 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.catalog.techniques import SERIES
-from harness.operators.attention.problem import Problem
-from harness.operators.attention.promises import promises
+from harness.operators.protocol import Problem
 from harness.rows import compare, reading, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import score_title
-from reports.facts import answer, steps
 
 Cell = tuple[str, str]
 """A case as rows.reading.cell names it, and its mode of timing."""
@@ -66,20 +63,19 @@ class Section:
 
 
 def sections(data: Dataset) -> list[Section]:
-    """The kernels of the first page's bars, those of each entry of the scorecard, and the kernels of the headline
-    problem at their reference tiles, which two runs or more have timed. Entries of the same cells are one section."""
+    """The kernels of each entry of the scorecard. Entries of the same cells are one section."""
     timed = _timings(data)
-    asked = {"The bars of the first page": _of_bars(data)}
     entries: dict[tuple[Cell, ...], list[str]] = {}
-    modes = {promise.name: promise.mode for promise in promises()}
+    modes = {promise.name: promise.mode for promise in data.operator.promises()}
     for entry in data.scores:
         mode = modes.get(entry["name"], "burst")
         cells = tuple((cell["case"], mode) for cell in entry["cells"] if "case" in cell)
         entries.setdefault(cells, []).append(score_title(entry["name"]))
-    asked |= {"; ".join(titles): list(cells) for cells, titles in entries.items()}
-    asked["The first page’s problem, at reference tiles"] = _of_ladder(data, timed)
-    lines = _lines(data, {cell: timed[cell] for cells in asked.values() for cell in cells if cell in timed})
-    found = [Section(title, [lines[cell] for cell in cells if cell in lines]) for title, cells in asked.items()]
+    lines = _lines(data, {cell: timed[cell] for cells in entries for cell in cells if cell in timed})
+    found = [
+        Section("; ".join(titles), [lines[cell] for cell in cells if cell in lines])
+        for cells, titles in entries.items()
+    ]
     return [section for section in found if section.lines]
 
 
@@ -92,26 +88,6 @@ def _timings(data: Dataset) -> dict[Cell, list[Row]]:
     )
     shipped = sorted(filter(reading.is_as_shipped, rows), key=lambda row: str(row["time"]))
     return grouped(shipped, lambda row: (reading.cell(row), row["mode"]))
-
-
-def _of_bars(data: Dataset) -> list[Cell]:
-    found = answer.answer(data)
-    rows = [bar.point.row for bar in found.bars if bar.tflops and not bar.is_library] if found else []
-    return [(reading.cell(row), row["mode"]) for row in rows if row]
-
-
-def _of_ladder(data: Dataset, timed: Mapping[Cell, Sequence[Row]]) -> list[Cell]:
-    problem = answer.headline(data)
-    if problem is None:
-        return []
-    points = [
-        data.point(answer.LADDER, problem, technique.name, backend)
-        for technique in steps.timed(data)
-        for backend in SERIES
-    ]
-    rows = [point.row for point in points if point.kind == "measured" and point.row]
-    cells = [(reading.cell(row), row["mode"]) for row in rows]
-    return [cell for cell in cells if len(_runs(data, timed.get(cell, ()))) > 1]
 
 
 def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Line]:
@@ -147,8 +123,7 @@ def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict
         values = [math.log(value) for row in rows if (value := data.over_anchor(row))]
         source, is_current = str(rows[-1]["source_sha256"]), reading.is_current(rows[-1], data.hashes)
         moments.append(Moment(rows, str(rows[-1]["time"]), math.exp(statistics.fmean(values)), source, is_current))
-    problem = Problem.from_dict(newest["problem"])
-    return Line(newest["technique"], newest["backend"], problem, tile_slug(newest), moments, verdict)
+    return Line(newest["technique"], newest["backend"], reading.problem_of(newest), tile_slug(newest), moments, verdict)
 
 
 def _runs(data: Dataset, rows: Iterable[Row]) -> list[list[Row]]:

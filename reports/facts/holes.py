@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalog import experiments, sources
-from harness.rows import reading
-from reports.data.dataset import Dataset, Row, why
+from reports.data.dataset import Row, why
 
 
 @dataclass
@@ -38,18 +36,3 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
         cell = (row.backend, row.technique or "", " ".join(filter(None, where)))
         found.setdefault(what, Hole(*what, [])).cells.append(cell)
     return list(found.values())
-
-
-def unmeasured(data: Dataset, name: str) -> list[str]:
-    """The problems of an experiment on which no kernel of this checkout has a row; none for a run on a CPU, where the
-    problems are others."""
-    rows = [row for row in data.newest if row.experiment == name]
-    name = name.removesuffix(reading.SHARED_PTXAS)
-    if (
-        not any(row["on"] == "gpu" for row in rows)
-        or not (sources.ROOT / "experiments" / "attention" / f"{name}.py").is_file()
-    ):
-        return []
-    asked = experiments.load(name).problems
-    met = {row.problem for row in rows if row.technique and row.current}
-    return [problem.slug for problem in asked if problem.slug not in met]

@@ -9,8 +9,7 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.operators.attention.problem import Problem
-from harness.rows import fastest
+from harness.rows import fastest, reading
 
 Row = Mapping[str, Any]
 
@@ -71,7 +70,7 @@ def candidates(row: Row, recorded: Iterable[Row]) -> list[Technique]:
 
 
 def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
-    """Of a row with machine code among those of rungs of its head_dim and mask, recorded or compiled for this: the same
+    """Of a row with machine code among those of rungs on like problems, recorded or compiled for this: the same
     program, then the fewest features that differ, then the same tile and architecture, then the nearest counts of
     instructions for each product of the tensor cores, then the earlier rung. None where there are none."""
     recorded = list(recorded)
@@ -120,7 +119,7 @@ def _next(
 
     def has(child: Technique) -> bool:
         its = (other for other in alike if other["technique"] == child.name)
-        tile = techniques.reference_tile(child, row["problem"]["head_dim"])
+        tile = techniques.reference_tile(child, reading.problem_of(row).tile_key)
         if (not child.tile or row.get("tile") == tile.to_dict()) and any(_same_program(row, other) for other in its):
             return True
         gained = usual(child) - usual(technique)
@@ -133,7 +132,7 @@ def _next(
     for done in todo:
         for child in (other for other in techniques.TECHNIQUES if techniques.parent(other) == done):
             (todo if has(child) else lacking).append(child)
-    order = [name for name, _ in fastest.of_rows(recorded, Problem.from_dict(row["problem"]))]
+    order = [name for name, _ in fastest.of_rows(recorded, reading.problem_of(row))]
     ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))
     return ranked[0] if ranked else None
 
@@ -143,8 +142,9 @@ def _is_rung(row: Row) -> bool:
     return row.get("technique") in PLACES and bool((row.get("code") or {}).get("census"))
 
 
-def _cell(row: Row) -> list[Any]:
-    return [row["problem"][name] for name in ("head_dim", "causal")]
+def _cell(row: Row) -> tuple[str, str]:
+    problem = reading.problem_of(row)
+    return problem.operator, problem.cells[-1]
 
 
 def _same_program(one: Row, other: Row) -> bool:

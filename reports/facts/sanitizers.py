@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-
-LOADED_BY_TMA = ("tma", "hopper")
-"""Ladders whose kernels have K and V written to shared memory by TMA."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,10 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
 
 def sees_copies(row: Row) -> bool:
     """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
-    return row["tool"] != "racecheck" or techniques.get(row["technique"]).ladder not in LOADED_BY_TMA
+    technique = techniques.find(f"{row.get('operator')}/{row['technique']}")
+    return row["tool"] != "racecheck" or not (
+        technique and any(path.name == "tensor_map.cuh" for path in sources.files("cuda", technique.path))
+    )
 
 
 def planted_in(row: Row) -> str | None:

@@ -6,41 +6,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.catalog import techniques
 from harness.catalog.promises import FASTEST
-from harness.catalog.techniques import TECHNIQUES
-from harness.operators.attention.problem import Problem
-from harness.operators.attention.promises import promises
-from harness.rows import reading
-from reports.data.dataset import Dataset, Row
-from reports.facts import roofs
+from reports.data.dataset import Dataset
 
-GRID = "flagship_over_fastest"
-"""The entry whose cells stand beside roofs."""
-RACES = {promise.name for promise in promises() if promise.theirs == FASTEST}
-"""The entries that say of each cell whether ours reached the fastest library."""
 REACHED, UNSETTLED, MISSED = "reached", "not settled", "missed"
 
 
-def scored(data: Dataset, experiment: str | None = None) -> list[dict[str, Any]]:
-    """The scorecard's entries, of one experiment or of all, each with the worst cell's value, the rungs that only an
-    earlier version keeps out, and on how many problems a kernel failed another gate. Entries of RACES have a `tally`
-    and each of their cells a `verdict`; for GRID see beside_roofs."""
+def scored(data: Dataset) -> list[dict[str, Any]]:
+    """The scorecard's entries, each with the worst cell's value and the rungs that only an earlier version keeps out.
+    Where an entry is a race with the fastest library, it has a `tally` and each of its cells a `verdict`."""
+    races = {promise.name for promise in data.operator.promises() if promise.theirs == FASTEST}
     found = []
     for entry in data.scores:
-        if experiment in (None, entry["experiment"]):
-            values = [cell["value"] for cell in entry["cells"] if "value" in cell]
-            entry = {
-                **entry,
-                "worst_value": min(values, default=None),
-                "earlier": earlier(data, entry["experiment"], entry["ours"]),
-            }
-            if entry["name"] == GRID:
-                entry |= beside_roofs(data, entry)
-            if entry["name"] in RACES:
-                cells = [cell | {"verdict": verdict(cell)} if "value" in cell else cell for cell in entry["cells"]]
-                entry |= {"cells": cells, "tally": tally(cells)}
-            found.append(entry)
+        values = [cell["value"] for cell in entry["cells"] if "value" in cell]
+        entry = {
+            **entry,
+            "worst_value": min(values, default=None),
+            "earlier": earlier(data, entry["experiment"], entry["ours"]),
+        }
+        if entry["name"] in races:
+            cells = [cell | {"verdict": verdict(cell)} if "value" in cell else cell for cell in entry["cells"]]
+            entry |= {"cells": cells, "tally": tally(cells)}
+        found.append(entry)
     return found
 
 
@@ -62,66 +49,9 @@ def tally(cells: Sequence[Mapping[str, Any]]) -> str:
     return f"The fastest library is reached on {on} problems{''.join(rest)}."
 
 
-def beside_roofs(data: Dataset, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of an entry, each with the TFLOPS of `products` alone at the kernel's own clock, a limit; None where
-    the clock was not read. `borrowed`: head_dim -> that of the roof in its place, where its own was not measured.
-    Nothing where no roof was measured."""
-    lines = [line for line in roofs.found([data]).lines if line.flop and line.roof.name.startswith("products_")]
-    limits = {line.roof.size or 0: line.flop for line in lines}
-    if not limits:
-        return {}
-    timed = [row for row in data.rows if (row.kind, row.experiment) == ("timing", entry["experiment"])]
-    borrowed: dict[int, int] = {}
-    cells = []
-    for cell in entry["cells"]:
-        head_dim = Problem.parse(cell["problem"]).head_dim
-        if head_dim not in limits:
-            borrowed[head_dim] = max(limits)
-        flop = limits.get(head_dim, limits[max(limits)])
-        row = next((row for row in timed if _is_of(cell, row)), None)
-        cells.append({**cell, "products": at_clock_of(row, flop)})
-    return {"cells": cells, "borrowed": borrowed}
-
-
-def _is_of(cell: Mapping[str, Any], row: Row) -> bool:
-    """Whether a cell's TFLOPS of ours are this row's."""
-    return (
-        row.environment == cell.get("run")
-        and bool(row.samples_ms)
-        and row.speed == cell["ours"]
-        and reading.cell(row) == cell["case"]
-    )
-
-
-def at_clock_of(row: Row | None, flop: float | None) -> float | None:
-    """TFLOPS of so many FLOP a clock and multiprocessor at the clock of a timing; None where that was not read."""
-    return flop * row.clock_ghz * row.sm_count / 1e3 if row and row.clock_ghz and flop else None
-
-
-def earlier_cells(data: Dataset, experiment: str) -> list[tuple[str, str]]:
-    """(backend, technique) of what an experiment timed in earlier versions only, with the problems where that is so on
-    some; of every version of a language."""
-    found = []
-    for (backend, name), problems in sorted(_timed(data, experiment).items()):
-        left = sorted(slug for slug, is_current in problems.items() if not is_current)
-        if left:
-            found.append((backend, name if len(left) == len(problems) else f"{name} ({', '.join(left)})"))
-    return found
-
-
 def earlier(data: Dataset, experiment: str, backend: str) -> list[str]:
     """The rungs that an experiment timed in earlier versions only."""
-    timed = _timed(data, experiment)
-    by_rung = {rung.name: timed.get((backend, rung.name), {}) for rung in TECHNIQUES}
-    return [name for name, problems in by_rung.items() if problems and not any(problems.values())]
-
-
-def _timed(data: Dataset, experiment: str) -> dict[tuple[str, str], dict[str, bool]]:
-    """(backend, technique) -> problem -> whether an experiment timed this version of the kernel there."""
-    found: dict[tuple[str, str], dict[str, bool]] = {}
-    for row in data.timings(experiment):
-        if row.technique and techniques.find(row.technique):
-            problems = found.setdefault((row.backend, row.technique), {})
-            slug = row.problem
-            problems[slug] = problems.get(slug, False) or row.current
-    return found
+    timed = [row for row in data.timings(experiment) if row.technique and row.backend == backend]
+    current = {row.technique for row in timed if row.current}
+    named = {row.technique for row in timed} - current
+    return [technique.name for technique in data.operator.techniques if technique.name in named]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import LADDERS, SERIES
+from harness.catalog.techniques import SERIES
 from harness.rows import reading
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row
@@ -18,8 +19,7 @@ class Spill:
 
     backend: str
     arch: str
-    head_dim: int
-    causal: bool
+    cell: str
     tile: str
     reference: bool
     least: int
@@ -29,13 +29,12 @@ class Spill:
 def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
     """What this checkout's twins spill on the ladder's architectures, the reference tile first. A build without spills
     is left out."""
-    archs = LADDERS[technique.ladder].archs
-    builds: dict[tuple[str, str, int, bool, str], list[Row]] = {}
+    archs = techniques.ladder_of(technique).archs
+    builds: dict[tuple[str, str, str, str], list[Row]] = {}
     for data in datasets:
         for row in (row for backend in SERIES for row in data.with_code(technique.name, backend)):
             if row.get("arch") in archs and _is_read(row, data):
-                problem = row["problem"]
-                build = (row["backend"], row["arch"], problem["head_dim"], problem["causal"], tile_slug(row))
+                build = (row["backend"], row["arch"], reading.problem_of(row).cells[-1], tile_slug(row))
                 builds.setdefault(build, []).append(row)
     found = []
     for build, rows in builds.items():
@@ -48,8 +47,7 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
             SERIES.index(one.backend),
             archs.index(one.arch),
             not one.reference,
-            -one.head_dim,
-            one.causal,
+            one.cell,
             one.tile,
         ),
     )

@@ -18,7 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-NOTES = Path(__file__).resolve().parent.parent / "notes" / "attention"
+from harness import operators
+
+NOTES = Path(__file__).resolve().parent.parent / "notes" / operators.FIRST
 BLOCK = re.compile(r"^```toml drawings\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 HEADING = "Who works when"
 TEXT = "From left to right, a drawing and not a measurement"
@@ -88,8 +90,3 @@ def spans(lane: str) -> list[Span]:
     """Of a lane such as "load*2 | .*1"."""
     parts = (part.rpartition("*") for part in lane.split(" | "))
     return [Span("" if label == "." else label, int(width)) for label, _, width in parts]
-
-
-def without(note: str) -> str:
-    """The text of a note without its drawings."""
-    return BLOCK.sub("", note)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import SERIES
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 
@@ -58,7 +58,7 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
     """Per problem and twin that `tune` has rows of, for the checkout's kernel."""
     rows = [row for row in data.of("tune", technique.name) if reading.is_current(row, data.hashes)]
     found = []
-    for problem in dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows):
+    for problem in sorted({reading.problem_of(row) for row in rows}, key=data.operator.problem_order):
         both = _expressible(technique, problem)
         for backend in SERIES:
             here = [row for row in rows if (row["backend"], reading.slug(row)) == (backend, problem.slug)]
@@ -69,7 +69,7 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
                 reference = data.point(experiment, problem, technique.name, backend)
                 rest = [row for row in here if not _timed(row)]
                 found.append(Tuned(problem, backend, reference, common, choose[0], [*ranked, *rest]))
-    return sorted(found, key=lambda one: (-one.problem.head_dim, one.problem.causal, SERIES.index(one.backend)))
+    return found
 
 
 def tried_earlier(data: Dataset, technique: Technique) -> bool:
@@ -80,7 +80,7 @@ def tried_earlier(data: Dataset, technique: Technique) -> bool:
 def _expressible(technique: Technique, problem: Problem) -> set[Tile]:
     """Tiles that are in the grids of both languages, and the reference tile where both take it."""
     grids = [set(techniques.grid(technique, backend, problem)) for backend in ("cuda", "triton")]
-    reference = techniques.reference_tile(technique, problem.head_dim)
+    reference = techniques.reference_tile(technique, problem.tile_key)
     taken = all(not techniques.unsupported(technique, backend, problem, reference) for backend in ("cuda", "triton"))
     return (grids[0] & grids[1]) | ({reference} if taken else set())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,6 @@ import pandas as pd
 
 from harness.rows import results
 from reports.data.dataset import Dataset, Row, grouped
-from reports.facts.answer import Answer
-from reports.pages.comparisons import Section
 
 ABOUT = ("technique", "backend", "problem", "tile", "mma", "group", "environment")
 
@@ -35,39 +33,6 @@ class Download:
         yield f"data/{self.name}.jsonl", "".join(f"{line}\n" for line in rows)
 
 
-def first_page(found: Answer, waterfalls: Iterable[Mapping[str, Any]], more: Iterable[Section]) -> Iterator[Download]:
-    """Of each figure of the first page: the bars of its answer, `waterfalls` and sections."""
-    bars = [
-        {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **_about(bar.point.row)} for bar in found.bars
-    ]
-    yield Download("answer", bars, [bar.point.row for bar in found.bars])
-    steps = [
-        (drawn["policy"], language, step)
-        for drawn in waterfalls
-        for chain in drawn["chains"]
-        for language, column in chain.columns.items()
-        for step in column
-    ]
-    lines = [
-        {
-            "tiles": policy,
-            "language": language,
-            "kind": step.kind,
-            "before": step.before,
-            "parent_at_this_tile": step.between,
-            "after": step.after,
-            "ratio": step.ratio.value if step.ratio else None,
-            "note": step.note,
-            **_about(step.point.row),
-            "technique": step.technique.name,
-        }
-        for policy, language, step in steps
-    ]
-    yield Download("steps", lines, [step.point.row for *_, step in steps])
-    for figure in more:
-        yield Download(figure.id, figure.table, figure.rows)
-
-
 def stem(data: Dataset, experiment: str) -> str:
     """The name of an experiment's files, less its ending: ladder-h200; ladder-h200-here for fresh rows."""
     return f"{experiment}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
@@ -82,11 +47,12 @@ def experiments(data: Dataset) -> Iterator[Download]:
     """One for each experiment: the timings of this checkout's kernels and of libraries."""
     for name, rows in grouped((row for row in data.timings() if row.usable), lambda row: str(row.experiment)).items():
         lines = [
-            {**_about(row), "mode": row.mode, "tflops": row.speed, "median_ms": row.ms, "samples": len(row.samples_ms)}
+            {**about(row), "mode": row.mode, "tflops": row.speed, "median_ms": row.ms, "samples": len(row.samples_ms)}
             for row in rows
         ]
         yield Download(stem(data, name), lines, rows)
 
 
-def _about(row: Row | None) -> dict[str, Any]:
+def about(row: Row | None) -> dict[str, Any]:
+    """The columns that say what a line is about."""
     return {name: getattr(row, name) for name in ABOUT} if row else {}

@@ -27,15 +27,15 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from harness import operators
 from harness.catalog import sources
 from harness.catalog.techniques import RELEASES
 from harness.expressibility import matrix, verdicts
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-from reports.data.names import label
+from reports.data.names import cell_title, label, short_title
 from reports.facts import versions
 from reports.facts.versions import Beside
-from reports.pages import expressibility
 from reports.pages.prose import NOT_MEASURED, Claims
 
 PATH = "findings.html"
@@ -47,6 +47,9 @@ KINDS = {"wrong": "wrong output", "affected": "slower, ignored or refused", "fin
 GATED = ("warp_specialize_stages", "producer_consumer", "b1-h16-n1024-d64-fp16-full")
 """Experiment, technique and problem whose gates tell about idle barriers."""
 TIMED = "hopper_versions"
+OVERLAP = ("overlapped_softmax", "d128-full")
+"""The technique whose source puts every exponential after a product is issued and before its result is needed, and the
+cell of the tile tables whose kernel is read."""
 NOT_RUN = "not run"
 ALONE = ("probes", "reproducers")
 """Folders of programs that need Triton and nothing else."""
@@ -127,8 +130,8 @@ class _Facts:
                 for shown in mark.proofs:
                     if shown.state == verdicts.PROVEN:
                         self.proofs.setdefault(shown.proof.name, {})[version] = shown
-        self.beside = {one.backend: one for one in versions.beside(data, TIMED) if one.technique == one.other[0]}
-        self.overlap = expressibility.overlap([*inspected, *data.newest], data.hashes)
+        self.beside = {one.backend: one for one in versions.beside(data, TIMED)}
+        self.overlap = overlap([*inspected, *data.newest], data.hashes)
 
     def gated(self, backend: str, tile: str, problem: str = GATED[2], experiment: str = GATED[0]) -> str:
         """What the gates of this checkout's kernel say of its output."""
@@ -177,7 +180,7 @@ class _Facts:
             table = {
                 name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
             }
-            return Evidence("Gates of attention, head_dim 64, on an H200", {}, table, {}, {})
+            return Evidence(f"Gates of {short_title(operators.parse(GATED[2]))}, on an H200", {}, table, {}, {})
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
             return _shares(one) if one else None
@@ -188,6 +191,20 @@ class _Facts:
             lines = {"in the program": shown.lines, "in the control": shown.control_lines}
             return Evidence(f"{shown.proof.shows} Triton {version}:", lines, {}, {}, {})
         return None
+
+
+def overlap(rows: Sequence[Row], hashes: reading.Hashes) -> dict[str, Row]:
+    """Backend -> the machine code of its kernel of OVERLAP, at its reference tile where that is known."""
+    asked = [
+        row
+        for row in rows
+        if row.technique == OVERLAP[0]
+        and (row.get("code") or {}).get("main_loop")
+        and row.arch == "sm_90a"
+        and reading.problem_of(row).cells[-1] == OVERLAP[1]
+        and reading.is_current(row, hashes)
+    ]
+    return {row.backend: row for row in sorted(asked, key=lambda row: bool(row.reference_tile))}
 
 
 def _said(row: Row) -> str:
@@ -213,10 +230,8 @@ def _stages(tile: str) -> str:
 
 
 def _shares(one: Beside) -> Evidence:
-    cells = {
-        f"d{cell.problem.head_dim}, {cell.problem.mask}, {cell.problem.seq_q}": cell.over.value for cell in one.cells
-    }
-    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}; by head_dim, mask and tokens"
+    cells = {cell_title(problem): over.value for problem, over in one.cells.items()}
+    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}, by problem"
     return Evidence(title, {}, {}, dict(sorted(cells.items(), key=lambda cell: cell[1])), {})
 
 

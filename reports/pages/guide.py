@@ -26,7 +26,7 @@ PRINTED = NOTES / "cpu_printed.txt"
 
 def reading() -> dict[str, Any]:
     """The variables of the page of the method."""
-    about = {"reading": links.READING, "sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
+    about = {"sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
     return {"title": "How to read this report", "text": _text("reading", about)}
 
 

@@ -27,7 +27,7 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.titles import title
+from reports.data.names import page_of, title
 from reports.facts import layouts, matrix, timelines
 from reports.facts.expressibility import Known, Said
 from reports.facts.timelines import Timeline
@@ -69,7 +69,7 @@ class Lesson:
 
 def page(data: Dataset, known: Known, claims: prose.Claims) -> dict[str, Any]:
     lessons = [_lesson(*one, data, known, claims) for one in sections()]
-    return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "gpu": data.gpu}
+    return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "data": data}
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
@@ -144,7 +144,7 @@ def entries(lessons: Sequence[Lesson]) -> Iterator[dict[str, str]]:
             term, "guide/reading.html#words", re.sub(r"\[(.+?)\]\(.+?\)|[`*]", r"\1", " ".join(meaning.split()))
         )
     for one in techniques.TECHNIQUES:
-        yield _entry(title(one.name), f"technique/{one.name}.html", one.change, one.name.replace("_", " "))
+        yield _entry(title(one.name), page_of(one), one.change, one.name.replace("_", " "))
     for head, block, _ in findings.sections():
         yield _entry(
             head.replace("`", ""), f"{findings.PATH}#{tomllib.loads(block)['name']}", "A finding", "bug compiler"

@@ -1,56 +1,134 @@
-"""Pages that list: the techniques, what each language can say of them, the published ladders, regressions, the data."""
+"""Pages that list: every technique with the matrix, its proofs, regressions, the data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.catalog import experiments
-from harness.catalog.techniques import LADDERS, TECHNIQUES, experiment_of
+from harness import operators
+from harness.catalog import experiments, techniques
+from harness.catalog.entries import Technique
+from harness.catalog.techniques import RELEASES, TECHNIQUES
+from harness.expressibility import matrix as proofs
+from harness.expressibility import verdicts
+from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
-from harness.rows import stats
-from reports.data.dataset import Dataset
-from reports.data.titles import THEMES, theme
-from reports.facts import answer, history, matrix
-from reports.facts.expressibility import LONG, Known
+from harness.rows import reading, stats
+from reports.data.dataset import Dataset, Row, grouped
+from reports.data.names import LANGUAGES, page_of, themes
+from reports.facts import history, matrix
+from reports.facts.expressibility import LONG, Known, Said
 from reports.facts.gains import gains
-from reports.facts.published import largest, steps
+from reports.facts.holes import group_holes
 from reports.facts.scores import scored
 from reports.pages import downloads
+from reports.pages.common import Rows
+
+OTHERS = "Not on a ladder"
 
 
-def techniques_page(data: Dataset, known: Known) -> dict[str, Any]:
-    """Every technique by theme: its idea, what each language can say, what it buys in each."""
-    problem = answer.headline(data)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in THEMES}
-    for technique in TECHNIQUES:
-        found[theme(technique.name)].append(
-            {
-                "technique": technique,
-                "said": matrix.said_of(technique.name, known),
-                "gains": gains(data, experiment_of(technique), technique) if data.raw else None,
-                "cost": matrix.cost(data, problem, technique.name) if problem else None,
-            }
-        )
+def ideas() -> dict[str, str]:
+    """Every technique that has a cell in a matrix or a page -> what it is."""
+    return proofs.techniques_of_matrix() | proofs.ASKED
+
+
+def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Every technique by theme: its idea, what each language can say, what it buys in each. `compiled`: proofs."""
+    known = rows[operators.FIRST].known
+    every = ideas()
+    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in (*themes(), OTHERS)}
+    where = {name: theme for theme, titles in themes().items() for name in titles}
+    for name, idea in every.items():
+        rungs: list[Technique | None] = [one for one in TECHNIQUES if one.name == name] or [None]
+        for rung in rungs:
+            if rung or any((name, language) in known for language in LANGUAGES):
+                lines[where.get(name, OTHERS)].append(_line(rows, known, name, idea, rung))
     return {
-        "themes": {name: lines for name, lines in found.items() if lines},
-        "languages": matrix.LANGUAGES,
+        "themes": {name: some for name, some in lines.items() if some},
+        "languages": LANGUAGES,
         "long": LONG,
-        "probed": bool(known),
+        "proven": proofs.proven(proofs.cells(compiled)),
+        "versions": VERSIONS,
+        "rivals": RIVALS,
+        "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in proofs.ASKED.items()],
+        "changes": changes(known),
     }
 
 
-def published(data: Dataset) -> dict[str, Any]:
-    """The articles whose ladders are measured here, and for each its largest step there and here."""
+def _line(rows: Mapping[str, Rows], known: Known, name: str, idea: str, rung: Technique | None) -> dict[str, Any]:
+    data = rows[rung.operator].main if rung else None
+    found = gains(data, techniques.experiment_of(rung), rung) if rung and data and data.raw else None
+    return {
+        "name": name,
+        "idea": idea,
+        "path": page_of(rung) if rung else None,
+        "said": matrix.said_of(name, known),
+        "gains": found,
+    }
+
+
+def proof_pages(known: Known) -> list[str]:
+    """The techniques that have proofs."""
+    return list(dict.fromkeys(name for name, _ in known))
+
+
+def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
+    """Of one technique in every language."""
+    known = rows[operators.FIRST].known
+    rung = next((one for one in TECHNIQUES if one.name == name), None)
+    languages = {language: head for language, head in {**LANGUAGES, **RIVALS}.items() if (name, language) in known}
+    data = rows[rung.operator if rung else operators.FIRST].main
+    return {
+        "name": name,
+        "idea": ideas().get(name, ""),
+        "path": page_of(rung) if rung else None,
+        "languages": languages,
+        "said": matrix.said_of(name, known, languages),
+        "gated": {language: one for language in languages if (one := gated(known[name, language], data))},
+        "long": LONG,
+    }
+
+
+def gated(said: Said, data: Dataset) -> dict[str, Any] | None:
+    """What gates on a GPU say where a claim names an experiment of gates: version -> the tiles at which the result is
+    right and wrong, the installed version first, and the first reason."""
+    claim = said.cell.newest.claim if said.cell else None
+    if not claim or not claim.gates:
+        return None
+    rows = [
+        row
+        for row in data.newest
+        if (row.kind, row.experiment) == ("gate", claim.gates)
+        and row.backend.partition("@")[0] == claim.dialect
+        and row.current
+    ]
+    by_version = grouped(rows, lambda row: row.backend.partition("@")[2])
+    wrong = [str(row.reason) for row in rows if row.status == "wrong"]
+    tiles = {
+        version or RELEASES[0]: [_tiles(by_version[version], status) for status in ("passed", "wrong")]
+        for version in sorted(by_version)
+    }
+    return {"experiment": claim.gates, "reason": wrong[0] if wrong else "", "tiles": tiles} if rows else None
+
+
+def _tiles(rows: Sequence[Row], status: str) -> list[str]:
+    return sorted({row.tile for row in rows if row.status == status})
+
+
+def changes(known: Known) -> list[tuple[Said, str, bool]]:
+    """(cell, language, lost) of cells that differ between versions. First those that lost something: an older version
+    does more than the newest."""
     found = []
-    for name in experiments.about_articles():
-        article = experiments.article(name)
-        found.append({"article": article, "largest": largest(steps(data, article))})
-    return {"found": found}
+    for (_, language), said in known.items():
+        if language in LANGUAGES and said.cell and said.cell.changes:
+            proven = [mark for mark in said.cell.marks.values() if mark.state == verdicts.PROVEN]
+            *older, newest = [(bool(mark.fault), matrix.ORDER[mark.grade]) for mark in proven]
+            found.append((said, language, any(rank < newest for rank in older)))
+    return sorted(found, key=lambda one: not one[2])
 
 
 def regressions(data: Dataset) -> dict[str, Any]:
-    """How headline cells moved from run to run, and how far they move although nothing changed."""
+    """How cells of the scorecard moved from run to run, and how far they move although nothing changed."""
     pairs = stats.pairs(data.table("timing")) if data.recorded and data.rows else None
     limits = None if pairs is None else stats.limits(pairs, one_board=False)
     found = history.sections(data)
@@ -63,7 +141,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
             "tile": line.tile,
             "mode": moment.rows[-1]["mode"],
             "time": moment.time,
-            "over_cudnn": moment.value,
+            "over_anchor": moment.value,
             "source_sha256": moment.source,
             "verdict": line.verdict.verdict if line.verdict and moment is line.moments[-1] else "",
         }
@@ -75,20 +153,34 @@ def regressions(data: Dataset) -> dict[str, Any]:
         "sections": found,
         "unedited": [one for one in each if one.verdict and not one.edited],
         "noise": limits and limits.ratio,
+        "anchor": data.operator.anchor,
         "files": [downloads.Download("regressions", table, rows)] if table else [],
     }
 
 
-def data_page(data: Dataset, others: Sequence[Dataset]) -> dict[str, Any]:
-    """`others`: datasets of other machines with timings."""
+def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """Every experiment with its question, its rows, and what has no number."""
+    questions = {name: experiments.question(name) for name in experiments.files()}
+    tables = []
+    for data in datasets:
+        lines = []
+        for name in data.experiments:
+            rows = [row for row in data.newest if row.experiment == name]
+            lines.append(
+                {
+                    "name": name,
+                    "question": questions.get(name.removesuffix(reading.SHARED_PTXAS), ""),
+                    "rows": len(rows),
+                    "stem": downloads.stem_of(data, name),
+                    "holes": group_holes(data.holes(name)),
+                }
+            )
+        if lines:
+            tables.append((data, lines))
     return {
-        "data": data,
-        "scorecard": scored(data),
-        "holes": len(data.holes()),
-        "holed": {row.get("experiment") for row in data.holes()},
-        "others": others,
-        "ladders": LADDERS,
-        "files": [one for timed in (data, *others) for one in downloads.experiments(timed)],
+        "tables": tables,
+        "scorecards": [(data, entries) for data in datasets if (entries := scored(data))],
+        "files": [one for data in datasets for one in downloads.experiments(data)],
     }
 
 

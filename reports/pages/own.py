@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import own
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import fastest, reading, results
-from reports.data.names import label
-from reports.data.titles import title
+from reports.data.names import label, title
 from reports.facts import resemblance
 
 Row = Mapping[str, Any]
@@ -36,7 +35,7 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     mine = [row for row in rows if row.get("backend") == own.BACKEND]
     by_cupti = ("cupti", "implausible")
     gates = [row for row in mine if row["kind"] == "gate" or (results.what(row), row["status"]) == by_cupti]
-    problems = list(dict.fromkeys(Problem.from_dict(row["problem"]) for row in rows if "problem" in row))
+    problems = list(dict.fromkeys(reading.problem_of(row) for row in rows if "problem" in row))
     kernels = []
     for name in dict.fromkeys(row["kernel"] for row in mine):
         code = code_of(name, mine)
@@ -75,7 +74,7 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
     """Of one problem, the fastest first: all that this run timed, and the recorded rungs that it did not."""
     timed: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if results.what(row) == "timing" and row.get("samples_ms") and Problem.from_dict(row["problem"]) == problem:
+        if results.what(row) == "timing" and row.get("samples_ms") and reading.problem_of(row) == problem:
             timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
     there = [row for row in recorded if row.get("problem") == problem.to_dict() and results.what(row) == "timing"]
     ladder: dict[tuple[str, str], Row] = {}

@@ -10,6 +10,7 @@ ascend. Where they do not, the text says so, and tests/unit/reports/test_claims.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,14 +21,16 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from harness.catalog import techniques
-from harness.catalog.entries import Tile
-from harness.operators.attention.problem import Problem
+from harness.catalog.entries import Technique, Tile
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
-from reports.facts import answer, counters, roofs, scores, timelines
-from reports.facts.resources import ARCH
+from reports.facts import counters
+from reports.pages.common import of_operator
 
-ROOT = Path(__file__).resolve().parent.parent / "notes" / "attention"
+ROOT = Path(__file__).resolve().parent.parent / "notes"
+ARCH = "sm_90a"
+BLOCK = re.compile(r"^```toml .*?^```\n", re.MULTILINE | re.DOTALL)
+"""In a note, what a page draws instead of showing its text."""
 NOT_MEASURED = "not measured"
 EARLIER = "not measured in this version"
 BROKEN = "(the rows used here say otherwise)"
@@ -63,14 +66,14 @@ class Claims:
         return BROKEN
 
 
-def render(name: str, data: Dataset, claims: Claims, root: Path = ROOT) -> Markup | None:
+def render(name: str, data: Dataset, claims: Callable[..., str], root: Path = ROOT) -> Markup | None:
     """The note of a technique as HTML, None without a note. A bad reference raises ValueError that names the note."""
-    path = root / f"{name}.md"
+    path = root / data.operator.name / f"{name}.md"
     if not path.is_file():
         return None
     environment = Environment(undefined=StrictUndefined, autoescape=False)
     try:
-        written = timelines.without(path.read_text())
+        written = BLOCK.sub("", path.read_text())
         text = environment.from_string(written).render(references(data), claim=claims)
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
@@ -81,11 +84,16 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
     """The functions that a text may call. `backend` is a series of the ladders or a peer (technique None), `problem` a
     slug, `tile` a slug; without one it is the reference tile. `experiment` is that of the technique's ladder."""
 
+    def rung(name: str) -> Technique:
+        return techniques.get(f"{data.operator.name}/{name}")
+
+    parse = data.operator.problem.parse
+
     def point(name: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Point:
         """`tile` may be "best": the one that `tune` chose."""
-        where = experiment or (techniques.experiment_of(techniques.get(name)) if name else answer.LADDER)
+        where = experiment or (techniques.experiment_of(rung(name)) if name else data.operator.ladders[0].experiment)
         at = Tile.parse(tile) if tile not in ("", "best") else None
-        return data.point(where, Problem.parse(problem), name, backend, best=tile == "best", tile=at)
+        return data.point(where, parse(problem), name, backend, best=tile == "best", tile=at)
 
     def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Number:
         """Median TFLOPS."""
@@ -105,12 +113,12 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
 
     def gain_at(technique: str, backend: str, problem: str, tile: str, experiment: str, over: str = "") -> Number:
         """Over the parent, or another rung, at the same tile."""
-        rung = techniques.get(technique)
-        before = techniques.get(over) if over else techniques.parent(rung, backend)
+        which = rung(technique)
+        before = rung(over) if over else techniques.parent(which, backend)
         if before is None:
             return Number(None, NOT_MEASURED)
-        where = experiment or techniques.experiment_of(rung)
-        return ratio(*(point(one.name, backend, problem, tile, where) for one in (rung, before)))
+        where = experiment or techniques.experiment_of(which)
+        return ratio(*(point(one.name, backend, problem, tile, where) for one in (which, before)))
 
     def versus(technique: str, ours: str, theirs: str, problem: str) -> Number:
         """One language over the other, on the same rung."""
@@ -118,7 +126,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
 
     def over(technique: str, backend: str, peer: str, problem: str, best: bool = False, experiment: str = "") -> Number:
         """A rung over a library peer, at the reference tile or at the one that `tune` chose."""
-        where = experiment or techniques.experiment_of(techniques.get(technique))
+        where = experiment or techniques.experiment_of(rung(technique))
         ours = point(technique, backend, problem, "best" if best else "", where)
         return ratio(ours, point(None, peer, problem, "", where))
 
@@ -128,30 +136,11 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
             return _missing(ours, theirs)
         return Number(found.value, f"{'~' if found.linked else ''}{found.value:.2f}×")
 
-    def ahead(which: str, head_dim: int = 0, mask: str = "", tokens: int = 0, tile: str = "") -> Number:
-        """The least or the most of the flagship's speed over the fastest library's, over the problems of its grid: of a
-        head_dim, with a mask, from so many `tokens` on, and at tiles of a size such as 192x80."""
-        cells = [cell for entry in data.scores if entry["name"] == scores.GRID for cell in entry["cells"]]
-        values = [
-            cell["value"]
-            for cell in cells
-            if "value" in cell and cell["case"].rpartition(" ")[2].startswith(f"{tile}-" if tile else "")
-            if (problem := Problem.parse(cell["problem"])).head_dim in (head_dim or problem.head_dim,)
-            and problem.mask in (mask or problem.mask,)
-            and problem.seq_q >= tokens
-        ]
-        if not values:
-            return Number(None, NOT_MEASURED)
-        value = {"least": min, "most": max}[which](values)
-        return Number(value, f"{value:.2f}×")
-
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> Number:
         """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
         of the census."""
-        techniques.get(technique)
-        cell = Problem.parse(problem)
-        for row in data.codes(technique, backend, arch, cell.head_dim):
-            if Problem.parse(row.problem) == cell:
+        for row in data.codes(rung(technique).name, backend, arch, parse(problem).tile_key):
+            if row.problem == parse(problem).slug:
                 count = row["code"].get(what, (row["code"].get("census") or {}).get(what, 0))
                 return Number(count, str(count))
         return Number(None, NOT_MEASURED)
@@ -175,7 +164,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
 
     def cells_of(technique: str, backend: str, problem: str, tile: str) -> list[Row]:
         """All rows of one kernel on one problem at one tile, the newest last."""
-        cell = techniques.get(technique).name, backend, Problem.parse(problem).slug, Tile.parse(tile).slug
+        cell = rung(technique).name, backend, parse(problem).slug, Tile.parse(tile).slug
         found = [
             row
             for row in data.newest
@@ -193,21 +182,25 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
             "conflicts": (counters.CONFLICTS, 1e6, "{:,.0f} million"),
             "instructions": (counters.EXECUTED, 1e6, "{:,.0f} million"),
         }[what]
-        for row, _ in counters.profiled([data], techniques.get(technique).name, backend):
+        for row, _ in counters.profiled([data], rung(technique).name, backend):
             is_it = row.tile == tile if tile else row.reference_tile
             if row.problem == problem and is_it:
                 value = (counters.metric(row, metric) or 0) / unit
                 return Number(value, form.format(value))
         return Number(None, NOT_MEASURED)
 
-    def roof(name: str) -> Number:
-        """The share of the tensor cores' peak that a kernel of the hardware limits reaches."""
-        share = roofs.found([data]).line(name).share
-        return Number(share, f"{100 * share:.0f}%") if share else Number(None, NOT_MEASURED)
-
     functions: dict[str, Callable[..., Number | str]] = {"tflops": tflops, "best": best, "tried": tried}
-    functions |= {"gain": gain, "gain_at": gain_at, "versus": versus, "over": over, "ahead": ahead}
-    return functions | {"code": code, "gate": gate, "ncu": ncu, "roof": roof}
+    functions |= {
+        "gain": gain,
+        "gain_at": gain_at,
+        "versus": versus,
+        "over": over,
+        "code": code,
+        "gate": gate,
+        "ncu": ncu,
+    }
+    module = of_operator(data.operator.name)
+    return {**functions, **(module.references(data) if module else {})}
 
 
 def _missing(*points: Point) -> Number:

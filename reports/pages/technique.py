@@ -8,34 +8,21 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import experiments, sources, techniques
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import LADDERS, SERIES, TECHNIQUES
-from harness.operators.attention.articles import Article
-from harness.operators.attention.problem import Problem
-from harness.rows import results
+from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.rows import reading, results
 from reports.data import links
 from reports.data.dataset import Dataset, Row
-from reports.data.titles import theme, title
+from reports.data.names import LANGUAGES, theme, title
 from reports.draw import banks, figures
-from reports.facts import (
-    agreement,
-    counters,
-    fragments,
-    layouts,
-    matrix,
-    resources,
-    sanitizers,
-    steps,
-    timelines,
-    tuning,
-)
-from reports.facts.expressibility import LONG, Known
+from reports.facts import counters, matrix, sanitizers, steps, tuning
+from reports.facts.expressibility import LONG
 from reports.facts.gains import gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import downloads, listing, prose
-from reports.pages.common import Figure, shown_problems
+from reports.pages.common import Figure, Rows, of_operator, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with cuDNN in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
@@ -54,10 +41,9 @@ CENSUS_FIRST = (
 )
 
 
-def page(
-    data: Dataset, datasets: Sequence[Dataset], which: Technique, known: Known, claims: prose.Claims
-) -> dict[str, Any]:
-    """`datasets`: all of them, this machine's first: rows that were computed here come before recorded ones."""
+def page(rows: Rows, which: Technique) -> dict[str, Any]:
+    data, datasets = rows.main, rows.fresh_first
+    module = of_operator(which.operator)
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
     parents = {language: techniques.parent(which, language) for language in written}
@@ -85,29 +71,24 @@ def page(
     told = [step.ratio.value for step in taken["cuda"] if step.ratio]
     return {
         "technique": which,
-        "theme": theme(which.name),
-        "ptx": links.ptx(which.name),
-        "said": matrix.said_of(which.name, known),
-        "languages": matrix.LANGUAGES,
+        "theme": theme(which),
+        "ptx": links.ptx(which),
+        "said": matrix.said_of(which.name, rows.known),
+        "languages": LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},
-        "layouts": layouts.LAYOUTS if which.name in layouts.SHOWN else (),
-        "drawn": timelines.drawings(which.name),
-        "holdings": fragments.HOLDINGS if which.name in fragments.SHOWN else (),
-        "marked_lane": fragments.MARKED,
+        "parts_of": module.parts(which) if module else [],
         "before": TECHNIQUES[place - 1] if place else None,
         "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
         "parent": parent,
-        "told_in": [one for one in map(experiments.article, experiments.about_articles()) if _tells(one, which)],
         "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
         "listings": {language: listing.listing(which, language) for language in written},
         "excerpt": listing.excerpt(parent, which),
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
         "parents": parents,
-        "code": {dim: [table for table in tables if table["head_dim"] == dim] for dim in _dims(tables)},
+        "code": {key: [table for table in tables if table["tile_key"] == key] for key in _keys(data, tables)},
         "uninspected": [backend for backend in written if backend not in inspected],
         "counters": counters_of(datasets, which, parent),
-        "hit_rates": resources.hit_rates(datasets) if which.name in resources.L2_ORDERS else [],
         "spills": spills(datasets, which),
         "sanitized": sanitizers.sanitized(datasets, which),
         "tools": results.SANITIZERS,
@@ -118,19 +99,15 @@ def page(
         "gained": told and (min(told), max(told)),
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data, claims) if data.raw else None,
+        "note": prose.render(which.name, data, rows.claims) if data.raw else None,
         "machines": data.environments_of(shown),
     }
-
-
-def _tells(article: Article, which: Technique) -> bool:
-    return any(step.technique == which.name for step in article.steps)
 
 
 def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:
     """What the CUDA twin did on a CPU, beside its parent on the same problem, and ncu's rows."""
     found = counters.counted(datasets, which.name)
-    before = parent and found and counters.counted(datasets, parent.name, Problem.parse(found.row.problem))
+    before = parent and found and counters.counted(datasets, parent.name, reading.problem_of(found.row))
     profiled = [line for backend in SERIES for line in counters.profiled(datasets, which.name, backend)]
     return {
         "counted": found,
@@ -138,7 +115,6 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
         "lines": counters.table(found, before or None) if found else [],
         "pictures": [(site, banks.picture(site)) for site in found.on_banks] if found else [],
         "ncu": side_by_side(profiled),
-        "compared": agreement.compared(found, [row for row, _ in profiled]),
         "names": counters.NCU,
     }
 
@@ -147,7 +123,7 @@ def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
     """One table per problem and tile, the largest problem first: {slug, tile, where, columns: backend -> metrics,
     names}."""
     tables: dict[tuple[str, str], dict[str, Any]] = {}
-    for row, where in sorted(profiled, key=lambda one: -Problem.from_dict(one[0]["problem"]).flops):
+    for row, where in sorted(profiled, key=lambda one: -reading.problem_of(one[0]).flops):
         slug, tile = row.problem, row.tile
         table = tables.setdefault((slug, tile), {"slug": slug, "tile": tile, "where": set(), "columns": {}})
         table["where"].add(where)
@@ -158,16 +134,18 @@ def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
 
 
 def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str, Any]]:
-    """One table per architecture and head_dim: {arch, head_dim, where, columns: backend -> row, before: backend -> the
-    row of its parent, elsewhere: backend -> that parent, where it is not CUDA's, has_lock: whether a named barrier
-    guards some of a softmax, census: names}."""
+    """One table per architecture and key of the reference tile: {arch, tile_key, title, where, columns: backend -> row,
+    before: backend -> the row of its parent, elsewhere: backend -> that parent, where it is not CUDA's, has_lock:
+    whether a named barrier guards some of a softmax, census: names}."""
     parents = {backend: techniques.parent(which, backend) for backend in SERIES}
     tables: dict[tuple[str, int], dict[str, Any]] = {}
     for dataset in datasets:
         for backend in SERIES:
             for row in dataset.codes(which.name, backend):
-                name = (row.arch, row.problem_fields["head_dim"])
-                table = tables.setdefault(name, {"arch": name[0], "head_dim": name[1], "columns": {}, "where": set()})
+                problem = reading.problem_of(row)
+                name = (row.arch, problem.tile_key)
+                about = {"arch": name[0], "tile_key": name[1], "title": f"{problem.tile_field} {name[1]}"}
+                table = tables.setdefault(name, {**about, "columns": {}, "where": set()})
                 if backend not in table["columns"]:
                     table["columns"][backend] = row
                     table["where"].add(dataset.provenance([row]))
@@ -177,26 +155,27 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
         loops = [row["code"].get("main_loop") or {} for row in table["columns"].values()]
         table["has_lock"] = any(any((loop.get("in_lock") or {}).values()) for loop in loops)
         firsts = {
-            name: _first_code(datasets, parents[name], name, table["arch"], table["head_dim"])
+            name: _first_code(datasets, parents[name], name, table["arch"], table["tile_key"])
             for name in table["columns"]
         }
         table["before"] = {name: row for name, row in firsts.items() if row}
         table["elsewhere"] = {name: parents[name] for name in table["before"] if parents[name] != parents["cuda"]}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
-    order = LADDERS[which.ladder].archs
+    order = techniques.ladder_of(which).archs
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
 
 
 def _first_code(
-    datasets: Sequence[Dataset], which: Technique | None, backend: str, arch: str, head_dim: int
+    datasets: Sequence[Dataset], which: Technique | None, backend: str, arch: str, tile_key: int
 ) -> Row | None:
-    rows = (row for data in datasets for row in data.codes(which.name, backend, arch, head_dim)) if which else ()
+    rows = (row for data in datasets for row in data.codes(which.name, backend, arch, tile_key)) if which else ()
     return next(iter(rows), None)
 
 
-def _dims(tables: Iterable[dict[str, Any]]) -> list[int]:
-    """Head dimensions that were compiled for: that of the headline first, then from the smallest."""
-    return sorted({table["head_dim"] for table in tables}, key=lambda dim: (dim != resources.HEAD_DIM, dim))
+def _keys(data: Dataset, tables: Iterable[dict[str, Any]]) -> list[int]:
+    """Keys of reference tiles that were compiled for: that of the default benchmark first, then from the smallest."""
+    first = data.operator.benchmark.tile_key
+    return sorted({table["tile_key"] for table in tables}, key=lambda key: (key != first, key))
 
 
 def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:

@@ -25,3 +25,6 @@ for (const table of document.querySelectorAll("table.sort")) {
     });
   });
 }
+
+for (const button of document.querySelectorAll("button[data-copy]"))
+  button.addEventListener("click", () => navigator.clipboard.writeText(button.dataset.copy).then(() => (button.textContent = "copied")));

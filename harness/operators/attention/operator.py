@@ -6,7 +6,7 @@ import importlib
 from functools import partial
 from pathlib import Path
 
-from harness.operators.attention import inspected
+from harness.operators.attention import inspected, titles
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.ladders import ampere, hopper, tma
 from harness.operators.attention.libraries import LIBRARIES
@@ -66,6 +66,12 @@ OPERATOR = Operator(
         "flash_attention": "harness.operators.attention.api",
         "register_flash_attention": "harness.operators.attention.sdpa",
     },
+    themes=titles.THEMES,
+    labels=titles.LABELS,
+    instructions=titles.INSTRUCTIONS,
+    hints={"warp_specialized": "USETMAXREG"},
+    problem_title=titles.problem_title,
+    problem_order=titles.problem_order,
     promises=deferred("harness.operators.attention.promises", "promises"),
     prices=partial(importlib.import_module, "harness.operators.attention.prices"),
     claims=partial(importlib.import_module, "harness.operators.attention.claims"),

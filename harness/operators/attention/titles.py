@@ -1,6 +1,10 @@
-"""What the techniques are called on pages, by theme, and the PTX instructions that they are about."""
+"""What techniques, libraries and problems are called on pages, and the PTX instructions that techniques are about."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from harness.operators.attention.problem import Problem
 
 THEMES: dict[str, dict[str, str]] = {
     "Tensor cores": {
@@ -111,3 +115,38 @@ INSTRUCTIONS = {
     "cluster_multicast": ("cp.async.bulk.tensor", "mbarrier"),
 }
 """Technique -> the instructions that it is about."""
+
+LABELS = {
+    "sdpa_cudnn": "cuDNN",
+    "sdpa_flash": "FlashAttention-2 (SDPA)",
+    "sdpa_math": "SDPA math",
+    "flex": "FlexAttention",
+    "fa2": "flash-attn 2",
+    "fa3": "flash-attn 3",
+    "fa4": "flash-attn 4",
+    "cudnn": "cuDNN",
+    "fa2_seed001": "flash-attn 2, on the A100 article’s problems",
+    "article": "the article’s own code",
+    "mma_sync_cuda": "CUDA with mma.sync",
+    "seed_5090": "CUDA (5090 article)",
+    "seed_blackflash": "CUDA (BlackFlash)",
+    "seed_kernel_one": "CUDA (kernel 1)",
+    "seed_raw_ptx": "CUDA (raw PTX)",
+    "seed_rtx5080": "CUDA (RTX 5080)",
+    "gap_explained": "Share of the gap from core Triton to the flagship that has a cause",
+}
+"""Library, side of a ratio, or entry of the scorecard that is no ratio -> its name."""
+
+
+def problem_title(problem: Problem) -> str:
+    """head_dim 128, causal, the rest in words that fit a phone."""
+    length = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q}x{problem.seq_kv}"
+    heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads}/{problem.heads_kv}"
+    sizes = f"B={problem.batch} H={heads} N={length} {problem.dtype}"
+    return f"head_dim {problem.head_dim}, {problem.mask}  ({sizes})"
+
+
+def problem_order(problem: Problem) -> tuple[Any, ...]:
+    """head_dim 128 first, full before causal, then from the shortest."""
+    sizes = problem.dtype, problem.seq_q, problem.seq_kv, problem.batch
+    return problem.head_dim != 128, problem.head_dim, problem.causal, *sizes

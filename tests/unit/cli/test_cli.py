@@ -581,7 +581,7 @@ def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path:
     assert re.search(r"^Recorded on H200, \d{4}-\d\d-\d\d$", done.stdout, re.MULTILINE)
     page = re.search(r"^With what was measured beside it: reports/site/(\S+\.html)", done.stdout, re.MULTILINE)
     assert page, done.stdout
-    assert page[1] == PAGES.get(name, f"experiment/{name}.html")
+    assert page[1] == PAGES.get(name, "data.html")
 
 
 def test_every_recorded_experiment_has_its_table() -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import re
-from itertools import product
 from typing import Any
 
 import pytest
 
-from experiments.attention import what_triton_costs
 from harness.catalog import techniques
 from harness.inspection import hardware_counters
-from harness.operators.attention.problem import Problem
 from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import slug, tflops
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
-from reports.draw import bars, figures, panels
-from reports.facts import answer, comparisons, history, matrix, processes, steps
+from reports.draw import figures
+from reports.facts import history, matrix, steps
 from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
 from reports.facts.gains import gains
-from reports.pages import comparisons as pages
 from reports.pages import overview
+from reports.pages.attention import answer, index
+from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import rendered, texts
@@ -65,45 +63,16 @@ def name_of(row: Row) -> tuple[Any, ...]:
 def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None:
     assert found.bar("mma_sync", "cuda").tflops == pytest.approx(median_of("cp_async_pipeline", "cuda"), rel=1e-3)
     assert found.bar("mma_sync", "triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton"), rel=1e-3)
-    assert found.triton.panel == "wgmma"
-    assert found.triton.tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"), rel=1e-3)
+    assert found.best("triton").panel == "wgmma"
+    assert found.best("triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton_native"), rel=1e-3)
     for missing in ("cuda", "gluon", "tlx", "fa3", "fa4"):
         assert found.bar("wgmma", missing).tflops is None
-
-
-def test_a_share_of_the_fastest_library_is_a_mean_of_processes() -> None:
-    """Half of the fastest library at the shortest length and 0.55 of it at the longest, both means of two processes, of
-    which the newest says less."""
-    shortest, longest = (Problem.square(16_384 // seq, 16, seq, 128) for seq in (512, 16_384))
-    tile = techniques.reference_tile(techniques.get("flagship"), 128)
-    made: list[Row] = []
-    for place, factor in enumerate((1.25, 0.8)):
-        run = f"{place}" * 12
-        made.append({**synthetic.ENVIRONMENT, "id": run})
-        of_run = {"environment": run, "time": f"2030-01-0{place + 1}T00:00:00Z", "mode": "burst"}
-        for problem, ours, flex, cudnn in ((shortest, 100, 190, 200), (longest, 165, 10, 300)):
-            for name, backend, speed in (
-                ("flagship", "triton", ours * factor),
-                *((None, "flex", flex), (None, "sdpa_cudnn", cudnn)),
-            ):
-                of_row = {"experiment": "hopper_grid", "group": problem.slug, **of_run}
-                row = synthetic.make("timing", name, backend, problem, tile if name else None, **of_row)
-                made.append(row | {"samples_ms": [problem.flops / speed / 1e9] * 20})
-        made += [row | {"experiment": "sequence_length"} for row in made if row.get("backend") == "flex"]
-    data = dataset(made)
-    (lengths,) = comparisons.lengths(data)
-    section = pages.lengths(data)
-    assert section
-    assert section.title == "Core Triton reaches 0.50 of the fastest library timed at 512 tokens, 0.55 at 16384"
-    ours = lengths.curve("triton_native")
-    assert ours
-    assert ours.speeds == pytest.approx([100, 165])  # drawn, too, are means
 
 
 def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
     ours, theirs = (data.point("ladder", problem, name, "cuda") for name in ("xor_swizzle", "direct_rescale"))
-    alone = processes.over(data, ours, theirs)
+    alone = data.ratio(ours, theirs)
     assert alone
     assert (alone.processes, alone.has_interval) == (1, False)
     again = []
@@ -115,7 +84,7 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
                 slower = factor if row.get("technique") == "xor_swizzle" else 1
                 again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
     more = dataset([*synthetic.rows(), *again])
-    three = processes.over(more, ours, theirs)
+    three = more.ratio(ours, theirs)
     assert three
     assert (three.processes, three.has_interval, three.linked) == (3, True, False)
     assert three.value == pytest.approx(alone.value / (0.97 * 1.05) ** (1 / 3))  # the mean of all, not the newest
@@ -127,8 +96,8 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     assert three.high > alone.value / 0.98
 
 
-def test_two_bars_have_the_ratio_that_is_told_of_them(found: answer.Answer) -> None:
-    """Both are means over the same processes: who divides one by the other gets the number of the sentence."""
+def test_a_share_is_the_quotient_of_two_bars(found: answer.Answer) -> None:
+    """Who divides one printed speed by another gets the number of the headline, also with several processes."""
     again = []
     for place, factor in enumerate((0.97, 1.05)):  # two boards more, on which Triton does worse and better
         run = f"{place}" * 12
@@ -137,49 +106,57 @@ def test_two_bars_have_the_ratio_that_is_told_of_them(found: answer.Answer) -> N
             if row.get("samples_ms") and row["problem"] == found.problem.to_dict():
                 slower = factor if row["backend"] == "triton_native" else 1
                 again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
-    assert found.triton.speed
-    assert not found.triton.speed.is_settled  # one process timed it
     more = answer.answer(dataset([*synthetic.rows(), *again]))
     assert more
-    assert more.over_library
-    assert more.over_library.processes >= 3
-    assert more.over_library.value == pytest.approx((more.triton.tflops or 0) / (more.library.tflops or 1), rel=1e-3)
-    assert more.triton.whisker
-    assert more.triton.whisker[0] < (more.triton.tflops or 0) < more.triton.whisker[1]
+    triton, cuda = more.best("triton"), more.best("cuda")
+    assert more.over_cuda("triton") == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1))
+    assert triton.tflops == pytest.approx((found.best("triton").tflops or 0) / (0.97 * 1.05) ** (1 / 3))
+    assert more.share(more.of("wgmma")[0]) == 1
+    ranked = [bar.tflops or 0 for bar in more.of("wgmma")]
+    assert ranked == sorted(ranked, reverse=True)
 
 
 def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: answer.Answer) -> None:
     """Of the kernels of the bars, at the tiles that they have there: Triton's is not the reference tile."""
-    assert "stalls" not in {section.id for section in pages.sections(data, [data], found)}
+
+    def stalls(*rows: Row) -> list[tuple[str, str]]:
+        of = dataset([*synthetic.rows(), *rows])
+        told = index.stalls(Rows(of, [of], {}, lambda *_: ""), found)
+        return [(bar.backend, reason) for bar, reasons in told for reason, _ in reasons]
+
+    assert stalls() == []
     stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     metrics = {stalled.format("long_scoreboard"): 0.5, stalled.format("math_pipe_throttle"): 1.25}
-    counted = []
-    for panel, language in (("mma_sync", "cuda"), ("mma_sync", "triton"), ("wgmma", "triton")):
-        timed = found.bar(panel, language).point.row
-        assert timed
-        counted.append(
-            {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
-        )
-    elsewhere = {**counted[0], "tile": counted[1]["tile"]}
-    assert elsewhere["tile"] != counted[0]["tile"]
-    with_them = dataset([*synthetic.rows(), *counted, elsewhere])
-    (stalls,) = (one for one in pages.sections(with_them, [with_them], found) if one.id == "stalls")
-    assert stalls.title.endswith("warps wait most for a busy pipe")
-    assert [line["ncu"] for line in stalls.table] == 3 * ["math pipe throttle", "long scoreboard"]
-    for words in (
-        "L2 or DRAM 0.50",
-        "CUDA: Asynchronous copies",
-        "core Triton: Asynchronous",
-        "Triton, mma.sync: A",
-    ):
-        assert words in str(stalls.drawings[0])
+    timed = found.bar("wgmma", "triton").point.row
+    assert timed
+    counted = {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
+    assert stalls(counted) == [("triton", "math pipe throttle"), ("triton", "long scoreboard")]
+    elsewhere = techniques.reference_tile(techniques.get(timed.technique), 128).to_dict()
+    assert elsewhere != counted["tile"]
+    assert stalls({**counted, "tile": elsewhere}) == []
     assert {reason.replace("_", " ") for reason in hardware_counters.STALLS} == set(WAITED_FOR)
-    assert "sampled" not in stalls.caption  # these are counters, not samples
-    assert [row["tile"] for row in stalls.rows] == [row["tile"] for row in counted]
+
+
+def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data: Dataset) -> None:
+    said = {("padded_rows", "triton"): Said("padded_rows", "hatch"), ("wide_tile", "cuda"): Said("", "automatic")}
+    lines = {line.technique: line for line in answer.deciding(data, synthetic.PROBLEMS[0], said)}
+    assert set(lines) == set(answer.DECIDING.values())
+    padded, wide = lines["padded_rows"], lines["wide_tile"]
+    assert padded.cost.program == "direct_rescale", "Triton's file runs that one: its time is no cost of padding"
+    assert [index.state(padded.said[name]) for name in ("triton", "cuda")] == [("hatch", "hatch"), ("", "not probed")]
+    assert index.state(wide.said["cuda"]) == ("hint", "compiler")
+    gate = synthetic.make("gate", "producer_consumer", "triton", synthetic.PROBLEMS[0], None)
+    tile = techniques.reference_tile(techniques.get("producer_consumer"), 128).to_dict()
+    rows = [{**gate, "tile": tile, "status": status, "experiment": status} for status in ("wrong", "passed")]
+    told = {
+        one.technique: one.wrong
+        for one in answer.deciding(dataset([*synthetic.rows(), *rows]), synthetic.PROBLEMS[0], {})
+    }
+    assert told["producer_consumer"] == (1, 2)
 
 
 def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
-    cost = matrix.cost(data, synthetic.PROBLEMS[0], "cp_async_pipeline")
+    cost = matrix.cost(data, synthetic.PROBLEMS[0], techniques.get("cp_async_pipeline"))
     assert cost.same
     triton, cuda = (data.point("ladder", synthetic.PROBLEMS[0], "cp_async_pipeline", b) for b in ("triton", "cuda"))
     assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=1e-3)
@@ -189,71 +166,7 @@ def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
         else row
         for row in synthetic.rows()
     ]
-    assert matrix.cost(dataset(other), synthetic.PROBLEMS[0], "cp_async_pipeline").same is None
-
-
-def test_a_cost_is_of_the_experiment_that_times_all_of_them_together(data: Dataset) -> None:
-    """Each of its processes counts; without it the rows of the ladder do, although they may never have met."""
-    problem, name = synthetic.PROBLEMS[0], "cp_async_pipeline"
-    tile = techniques.reference_tile(techniques.get(name), 128)
-    before = matrix.cost(data, problem, name).same
-    assert before
-    assert not before.has_interval
-    made: list[Row] = []
-    for place in range(3):
-        run = synthetic.environment(f"{place}" * 12, board=f"{place}")
-        made.append(run)
-        for backend, speed in (("cuda", 400.0), ("triton", 200.0 + place)):
-            row = synthetic.make("timing", name, backend, problem, tile, experiment=answer.COSTS, mode="burst")
-            row |= {"group": "a-1", "environment": run["id"], "samples_ms": [problem.flops / speed / 1e9] * 20}
-            made.append(row | {"compiler": {"front_end": "a newer one"}})  # than the ladder's rows are of
-    cost = matrix.cost(dataset([*synthetic.rows(), *made]), problem, name).same
-    assert cost
-    assert (cost.processes, cost.has_interval) == (3, True)
-    assert cost.value == pytest.approx(0.5, rel=0.01)
-    alone = [row for row in made if row["kind"] == "environment" or row["backend"] == "cuda"]
-    assert matrix.cost(dataset([*synthetic.rows(), *alone]), problem, name).same == before
-
-
-def test_the_experiment_of_costs_has_every_technique_of_the_matrix() -> None:
-    asked = {name for line in (*matrix.FIRST, *matrix.REST) for name in line.timed[:1]}
-    assert asked == set(what_triton_costs.MATRIX)
-    (problem,) = what_triton_costs.EXPERIMENT.problems
-    assert problem == synthetic.PROBLEMS[0]
-    for name in ("wide_tile", "cluster_multicast"):  # whose price is what they buy in CUDA
-        parent = techniques.parent(techniques.get(name))
-        assert parent
-        assert parent.name in what_triton_costs.EXPERIMENT.techniques
-
-
-@pytest.mark.parametrize(("ours", "theirs", "unlike"), [(12, 6, True), (6, 12, True), (11, 6, False), (6, 6, False)])
-def test_unlike_tuning_is_told_beside_a_ratio(ours: int, theirs: int, unlike: bool) -> None:
-    """Where one side had twice as many tiles or more; a kernel that nobody tuned has one."""
-    name, cell = "cp_async_pipeline", "d128-full"
-    tried = {(name, "triton", cell): ours, (name, "cuda", cell): theirs}
-    tuned = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN, tried)
-    cost = matrix.cost(tuned, synthetic.PROBLEMS[0], name)
-    assert cost.tried == ((ours, theirs) if unlike else None)
-    found = answer.answer(tuned)
-    assert found
-    assert found.unlike(found.bar("mma_sync", "triton")) == ((ours, theirs) if unlike else None)
-    assert (f"CUDA, tiles {ours}/{theirs}" in bars.bars(found)) == unlike
-    alone = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN, {})
-    assert matrix.cost(alone, synthetic.PROBLEMS[0], name).tried is None
-
-
-def test_what_is_not_probed_says_so_and_what_is_has_its_grade(data: Dataset, found: answer.Answer) -> None:
-    lines = [line for part in matrix.lines(data, found.problem, {}) for line in part]
-    assert len(lines) >= 12
-    assert {said.word for line in lines for said in line.said.values()} == {"not probed"}
-    said = {("xor_swizzle", "triton"): Said("xor_swizzle", "automatic"), ("xor_swizzle", "cuda"): Said("", "direct")}
-    first, rest = matrix.lines(data, found.problem, said)
-    assert rest[0].title == "XOR swizzle"  # what is known stands first
-    assert matrix.counts([*first, *rest], "triton")["automatic"] == 1
-    assert matrix.counts([*first, *rest], "cuda")["direct"] == 1
-    faulty = said | {("xor_swizzle", "cuda"): Said("xor_swizzle", "direct", "fails")}
-    first, rest = matrix.lines(data, found.problem, faulty)
-    assert matrix.counts([*first, *rest], "cuda")["direct"] == 0  # what a language writes in vain
+    assert matrix.cost(dataset(other), synthetic.PROBLEMS[0], techniques.get("cp_async_pipeline")).same is None
 
 
 def test_a_step_says_what_changed(data: Dataset) -> None:
@@ -277,24 +190,8 @@ def test_the_parent_at_the_steps_tile_tells_tile_and_technique_apart(data: Datas
     more = dataset([*synthetic.rows(), {**parent, "tile": tile.to_dict()}])
     step = steps.one_step(more, problem, techniques.get("cp_async_pipeline"), "triton", "best")
     assert step.between == pytest.approx(tflops(parent))
-    assert step.gain == pytest.approx((step.after or 0) - tflops(parent))
     apart = steps.one_step(data, problem, techniques.get("cp_async_pipeline"), "triton", "best")
-    assert (apart.between, apart.gain) == (None, 0)
-
-
-def test_a_ratio_over_a_crippled_parent_says_so(data: Dataset) -> None:
-    problem = synthetic.PROBLEMS[0]
-    slow = [
-        {**row, "samples_ms": [8 * ms for ms in row["samples_ms"]]}
-        if (row["kind"], row.get("technique"), row.get("backend")) == ("timing", "direct_rescale", "cuda")
-        and "samples_ms" in row
-        else row
-        for row in synthetic.rows()
-    ]
-    chain = [techniques.get(name) for name in ("register_softmax", "direct_rescale", "xor_swizzle")]
-    column = steps.steps(dataset(slow), problem, chain, "cuda", "reference")
-    assert column[-1].note.startswith("both steps together: ×1.")
-    assert steps.steps(data, problem, chain, "cuda", "reference")[-1].note == ""
+    assert apart.between is None
 
 
 def test_a_dropped_hint_is_never_a_gain() -> None:
@@ -310,19 +207,16 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
         made += [row, {**row, "kind": "gate", "mode": None, "code": code}]
     step = steps.one_step(dataset(made), problem, technique, "triton", "reference")
     assert step.kind in ("dropped", "same")
-    assert step.gain == 0
-    assert "hint dropped" in step.note
     told = gains(dataset(made), "ladder", technique).languages["triton"].remark
     assert "the compiler ignores the hint" in told
-    assert matrix.cost(dataset(made), problem, technique.name).dropped
+    assert matrix.cost(dataset(made), problem, technique).dropped
     drawn = figures.step(dataset(made), [problem], technique)
     assert drawn
     assert all(word in drawn for word in figures.DROPPED.split())
     assert "×)" not in drawn
     made[-1]["code"]["census"]["USETMAXREG"] = 2
     assert "×)" in str(figures.step(dataset(made), [problem], technique))
-    assert not matrix.cost(dataset(made), problem, technique.name).dropped
-    assert "hint" not in steps.one_step(dataset(made), problem, technique, "triton", "reference").note
+    assert not matrix.cost(dataset(made), problem, technique).dropped
 
 
 @pytest.mark.parametrize(
@@ -388,40 +282,6 @@ def letters(drawn: str | None) -> str:
     return "".join(re.findall(r"<text[^>]*>([^<]*)</text>", str(drawn))).replace(" ", "")
 
 
-def test_a_ladder_joins_a_rung_to_its_parent_alone_and_names_the_best(data: Dataset) -> None:
-    problem = synthetic.PROBLEMS[0]
-
-    def lines(*names: str) -> int:
-        drawn = figures.ladder(data, "ladder", problem, [techniques.get(name) for name in names])
-        return len(re.findall(r"<path[^>]*stroke: var\(--cuda\); stroke-width: 2[;\"]", drawn))
-
-    assert lines("register_softmax", "direct_rescale", "xor_swizzle") == 2
-    assert lines("direct_rescale", "register_softmax", "xor_swizzle") == 0  # none builds on the one above it
-    turned = [techniques.get(name) for name in ("cp_async_pipeline", "scalar")]
-    drawn = figures.ladder(data, "ladder", problem, turned)
-    best = median_of("cp_async_pipeline", "cuda")
-    assert f"CUDA {best:.0f}" in drawn  # not that of the last rung
-    assert "Scalar FMA" in drawn
-    assert "cp_async_pipeline" not in re.sub(r"<svg[^>]*>", "", drawn)
-
-
-def test_every_language_of_the_grid_has_a_curve_over_length() -> None:
-    problems = [Problem.square(16_384 // seq, 16, seq, 128) for seq in (512, 16_384)]
-    made: list[Row] = [synthetic.ENVIRONMENT]
-    for problem, (backend, speed) in product(problems, (("cuda", 700), ("gluon", 650), ("triton", 550))):
-        tile = techniques.reference_tile(techniques.get("flagship"), 128)
-        row = synthetic.make("timing", "flagship", backend, problem, tile, experiment="hopper_grid", mode="burst")
-        made.append(row | {"samples_ms": [problem.flops / speed / 1e9] * 20})
-        row = synthetic.make("timing", None, "sdpa_cudnn", problem, None, experiment="sequence_length", mode="burst")
-        made.append(row | {"samples_ms": [problem.flops / 600e9] * 20})
-    hashes = synthetic.hashes() | {("flagship", "gluon"): synthetic.sha("flagship", "gluon")}
-    (found,) = comparisons.lengths(Dataset("NVIDIA H200", True, made, hashes))
-    assert [(curve.series, len(curve.points)) for curve in found.curves if curve.series in comparisons.SERIES] == [
-        *(("wgmma", 2), ("triton_native", 2), ("gluon", 2))
-    ]
-    assert "Gluon 650" in panels.length_panel(found, panels.WIDE)
-
-
 def later_run(day: int, factor: float, version: str = "current") -> list[Row]:
     """All that one process of the replicated rows timed, once more: the victim is slower, and perhaps another version.
     Only two groups of equal samples are one measurement."""
@@ -444,7 +304,6 @@ VICTIM = "cp_async_pipeline"
 def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
     def line(*more: list[Row]) -> history.Line:
         found = history.sections(dataset([*replicated.rows(), *(row for rows in more for row in rows)]))
-        assert found[0].title == "The bars of the first page"
         return next(one for one in found[0].lines if (one.technique, one.backend) == (VICTIM, "cuda"))
 
     runs = replicated.BOARDS * replicated.PROCESSES
@@ -467,12 +326,10 @@ def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
 def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
     one_run = dataset([row for row in synthetic.rows() if row.get("experiment") != "sequence_length"])
     found = history.sections(one_run)
-    assert {one.backend for one in found[0].lines} == {"cuda", "triton", "triton_native"}
     for one in found[0].lines:
         assert (one.verdict, one.change, one.edited, len(one.moments)) == (None, None, False, 1)
     assert [section.title for section in found] == [
-        *("The bars of the first page", "CUDA over FlashAttention-2; CUDA over cuDNN", "Triton over CUDA"),
-        "Core Triton over FlexAttention",
+        *("CUDA over flash-attn 2; CUDA over cuDNN", "Triton over CUDA", "core Triton over FlexAttention"),
     ]
 
 
@@ -496,8 +353,8 @@ def test_the_sparklines_have_their_numbers_as_files(data: Dataset, monkeypatch: 
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        ("cuda_over_fa2", "CUDA over FlashAttention-2"),
-        ("triton_native_over_flex", "Core Triton over FlexAttention"),
+        ("cuda_over_fa2", "CUDA over flash-attn 2"),
+        ("triton_native_over_flex", "core Triton over FlexAttention"),
         ("seed_5090_over_article", "CUDA (5090 article) over the article’s own code"),
     ],
 )

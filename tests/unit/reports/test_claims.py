@@ -19,7 +19,7 @@ def test_every_claim_holds_for_the_recorded_rows(tmp_path: Path) -> None:
     hashes = recorded_hashes(recorded)  # all that was recorded counts, also after a kernel was edited
     pages = ["index.html", findings.PATH, learn.PATH]
     site = build.Site(recorded, (), hashes, only=pages)
-    broken = [claim for number in range(len(pages)) for claim in site.write(tmp_path, number)[1]]
+    broken = [claim for number in range(len(site.pages)) for claim in site.write(tmp_path, number)[1]]
     claims = prose.Claims()
     data = load(recorded, (), hashes)[0]
     for technique in TECHNIQUES:

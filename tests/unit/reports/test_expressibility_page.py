@@ -1,8 +1,7 @@
-"""What the matrix adds up to, from the recorded proofs, and what the source of an overlap becomes in machine code."""
+"""The proofs of every technique, and what changed between versions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +18,12 @@ from harness.rows import results
 from reports import build
 from reports.data.dataset import Dataset, Row
 from reports.facts.expressibility import Known, Said, said
-from reports.pages import expressibility, overview
+from reports.pages import overview
+from reports.pages.common import Rows
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import EMPTY, rendered
 
 pytestmark = pytest.mark.slow
-
-HASHES = {(expressibility.OVERLAP, backend): backend for backend in ("cuda", "gluon", "triton")}
 
 
 def known(**grades: str) -> Known:
@@ -34,81 +32,21 @@ def known(**grades: str) -> Known:
     return found | {(name, "gluon"): Said(name, "direct") for name in grades}
 
 
-def page_of(given: Known, data: Dataset = EMPTY, inspected: Sequence[Row] = ()) -> str:
-    return " ".join(rendered("expressibility.html", expressibility.page([], given, inspected, None, data)).split())
+def page_of(given: Known, data: Dataset = EMPTY) -> str:
+    """The proofs of every technique, one after the other."""
+    rows = {"attention": Rows(data, [data], given, lambda *_: "")}
+    pages = (rendered("proof.html", overview.proof(rows, name)) for name in overview.proof_pages(given))
+    return " ".join(" ".join(pages).split())
 
 
-def loop(backend: str, kept: int, **rest: Any) -> Row:
-    problem = Problem.parse("b4-h16-n4096-d128-bf16-full")
-    counted = {"under_products": {"exponentials": kept}, "all": {"exponentials": 66}}
-    return {
-        "kind": "code",
-        "time": synthetic.TIME,
-        "status": "passed",
-        "technique": expressibility.OVERLAP,
-        "backend": backend,
-        "arch": "sm_90a",
-        "problem": problem.to_dict(),
-        "tile": Tile(128, 128, 2, 8).to_dict(),
-        "source_sha256": backend,
-        "code": {"main_loop": counted},
-        **rest,
-    }
-
-
-def test_grades_add_up_and_what_is_beyond_core_triton_is_named() -> None:
-    given = known(wgmma="hint", padded_rows="hatch", pingpong="hatch", three_warpgroups="inexpressible")
-    found = expressibility.grades(given, {})
-    assert (found["techniques"], sum(found["grades"].values())) == (4, 4)
-    assert list(found["beyond"]["hatch"]) == ["padded_rows", "pingpong"]
-    assert found["written"] == {"gluon": 3, "tlx": 0}
-    page = page_of(given)
-    assert (
-        'Of <a href="#matrix">4 techniques</a> its source writes 0, its compiler does 0 unasked, and 1 are hints'
-        in page
-    )
-    assert 'Impossible: <a href="#three_warpgroups-triton">Three consumer warpgroups</a>.' in page
-    assert 'Of <a href="#matrix">these 3</a>, Gluon writes 3 and TLX 0.</li>' in page
-    assert "already swizzles the tiles that CUDA pads" in page
-    assert "What the source only proposes" not in page, "no machine code was read"
-    other = page_of(known(pingpong="hatch"))
-    assert "already swizzles" not in other
-    assert "Nothing is impossible: each was reached in some form." in other
-
-
-def test_a_grade_with_a_fault_gives_nothing_back() -> None:
-    given = known(cluster_multicast="hatch", pingpong="hatch")
-    given |= {("cluster_multicast", "tlx"): Said("cluster_multicast", "direct", "fails")}
-    given |= {("pingpong", "tlx"): Said("pingpong", "direct")}
-    assert expressibility.grades(given, {})["written"] == {"gluon": 2, "tlx": 1}
-
-
-def test_the_order_that_ptxas_left_is_read_from_rows_of_this_checkout() -> None:
-    rows = [loop("cuda", 0), loop("triton", 66), loop("triton", 7, source_sha256="earlier"), loop("gluon", 3)]
-    data = Dataset("", False, (), HASHES)
-    said = "In machine code 0 of 66 exponentials are still there in CUDA (128x128-s2-w8), 3 of 66"
-    assert said in page_of(known(wgmma="hint"), data, rows)
-    found = expressibility.overlap([*rows[:2], loop("gluon", 3, arch="sm_80")], HASHES)
-    assert {name: row["code"]["main_loop"]["under_products"]["exponentials"] for name, row in found.items()} == {
-        "cuda": 0,
-        "triton": 66,
-    }
-
-
-def test_the_hatch_that_was_timed_is_on_the_page() -> None:
-    tile, problem = techniques.reference_tile(techniques.get("softmax_lock"), 128), Problem.square(4, 16, 4096, 128)
-
-    def timed(backend: str, tflops: float) -> Row:
-        of = {"experiment": "hatches", "mode": "burst", "group": "g1", "samples_ms": [problem.flops / tflops / 1e9] * 5}
-        return {**synthetic.make("timing", "softmax_lock", backend, problem, tile, **of), "source_sha256": backend}
-
-    hashes = {("softmax_lock", backend): backend for backend in ("hatch", "triton")}
-    rows = [synthetic.ENVIRONMENT, timed("hatch", 400), timed("triton", 500)]
-    page = page_of(known(padded_rows="hatch"), Dataset("NVIDIA H200", True, rows, hashes))
-    assert (
-        'runs at <a href="experiment/hatches.html">0.80 to 0.80 times</a> the speed of core Triton’s own kernel' in page
-    )
-    assert expressibility.timed_hatch(EMPTY) is None
+def test_every_technique_of_the_matrix_has_its_marks_and_its_proofs() -> None:
+    given = known(wgmma="hint", padded_rows="hatch", named_barriers="automatic")
+    rows = {"attention": Rows(EMPTY, [EMPTY], given, lambda *_: "")}
+    page = rendered("techniques.html", overview.techniques_page(rows, []))
+    assert all(f'href="proof/{name}.html#triton"' in page for name in ("wgmma", "padded_rows", "named_barriers"))
+    assert 'href="technique/wgmma.html"' in page
+    assert "technique/named_barriers.html" not in page, "it is on no ladder"
+    assert overview.proof_pages(given) == ["wgmma", "padded_rows", "named_barriers"]
 
 
 def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
@@ -135,7 +73,7 @@ def test_a_cell_says_what_the_gates_of_a_gpu_say() -> None:
         "The first: elements of O are NaN."
     )
     assert said in page
-    assert expressibility.gated(given, EMPTY) == {}
+    assert overview.gated(given["warp_specialized", "triton"], EMPTY) is None
 
 
 def test_an_experiment_whose_gates_a_cell_names_has_rows_with_a_wrong_result() -> None:
@@ -188,7 +126,7 @@ def test_what_the_newest_version_does_no_more_comes_first() -> None:
         changing("same", *[("hint", None)] * 4),
         Said("not_probed"),
     ]
-    found = expressibility.changes({(one.technique, "triton"): one for one in cells})
+    found = overview.changes({(one.technique, "triton"): one for one in cells})
     assert [(cell.technique, lost) for cell, _, lost in found] == [
         ("lost_to_a_bug", True),
         ("lost", True),

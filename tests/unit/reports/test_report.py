@@ -7,37 +7,32 @@ import json
 import re
 import time
 from html.parser import HTMLParser
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from cuda_kernels.cpu_library import ncu_metrics, totals
-from experiments.attention import ladder
+from cuda_kernels.cpu_library import totals
 from harness.catalog import experiments as catalog
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
-from harness.catalog.techniques import LADDERS, TECHNIQUES
+from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
-from harness.rows.reading import slug
 from harness.setup import script
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
-from reports.draw import banks, figures, readme, style
-from reports.facts import agreement, counters, holes, resources, tuning
-from reports.facts.comparisons import GRID
-from reports.facts.scores import GRID as GRID_SCORE
-from reports.pages import common, downloads, prose
-from reports.pages.common import loaded
+from reports.draw import banks, figures
+from reports.facts import counters, tuning
+from reports.pages import downloads, prose
+from reports.pages.attention import GRID as GRID_SCORE
+from reports.pages.attention import readme
 from reports.pages.technique import LINKED, side_by_side
 from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import lines, rendered, texts
+from tests.support.pages import lines, texts
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +40,7 @@ Row = dict[str, Any]
 HERE = "computed here on a CPU by running the kernel, 2030-01-02"
 VOID = {"meta", "br", "wbr", "link", "img", "input", "hr", "path", "use", "circle", "rect", "line", "col"}
 
-AGAIN = "run `python -m reports.draw.readme` and commit {}"
+AGAIN = "`twinkernels record` draws it: commit {}"
 
 
 def write(folder: Path, rows: list[Row]) -> None:
@@ -141,14 +136,16 @@ class Page(HTMLParser):
 # The site as a whole
 
 
-def test_the_site_has_a_page_for_each_ladder_technique_and_experiment(pages: dict[str, str]) -> None:
-    expected = {*build.MENU, "expressibility.html", *(f"ladder/{name}.html" for name in LADDERS)}
+def test_the_site_has_its_kinds_of_pages(pages: dict[str, str]) -> None:
+    own = {name for name in pages if name.startswith(("findings", "learn", "proof/"))}
+    expected = {name for name in build.MENU if not name.startswith(("findings", "learn"))}
+    expected |= {"evidence/correctness.html", "regressions.html"}
     expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "reading")}
     expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
-    experiments = ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted")
-    expected |= {f"experiment/{name}.html" for name in (*experiments, "hopper_roofs", "memory-a-cpu-here")}
-    published = {f"experiment/{name}.html" for name in catalog.about_articles()}
-    assert set(pages) - published == expected
+    expected |= {f"article/{name}.html" for name in catalog.about_articles()}
+    assert set(pages) - own == expected
+    for name in ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted"):
+        assert f'id="{name}"' in pages["data.html"]
     assert {*script.PAGES.values()} <= set(pages), "an experiment's script names a page"
 
 
@@ -194,9 +191,7 @@ def test_every_file_of_data_is_linked(site: Path, pages: dict[str, str]) -> None
     assert [path.name for path in files if path not in links] == []
 
 
-@pytest.mark.parametrize(
-    "page", ["techniques.html", "expressibility.html", "published.html", "data.html", "evidence/correctness.html"]
-)
+@pytest.mark.parametrize("page", ["techniques.html", "data.html", "evidence/correctness.html"])
 def test_long_tables_can_be_sorted(pages: dict[str, str], page: str) -> None:
     assert '<table class="sort' in pages[page]
 
@@ -208,10 +203,7 @@ def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None
 
 
 def test_one_mark_says_on_every_page_that_two_kernels_were_never_timed_together(pages: dict[str, str]) -> None:
-    """A dagger is a kernel that spills, on the first page."""
-    assert {path for path, page in pages.items() if "†" in page} <= {"index.html"}
-    assert re.search(r"<abbr title=\"never timed together[^>]*>~</abbr>1\.7\d×", pages["ladder/ampere.html"])
-    assert "~: the two were never timed together" in pages["ladder/ampere.html"]
+    assert re.search(r"<abbr title=\"never timed together[^>]*>~</abbr>1\.\d\d×", pages["techniques.html"])
     assert "~ marks a ratio" in pages["guide/reading.html"]
 
 
@@ -230,13 +222,13 @@ def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
     for text in pages.values():
         assert text.lower().count("<script") == 1
         assert f"<script>{own}</script>" in text
-    for name in ("ladder/ampere.html", "experiment/ladder.html", "technique/direct_rescale.html"):
+    for name in ("data.html", "technique/direct_rescale.html"):
         assert "&lt;script&gt;alert(&#39;reason&#39;)&lt;/script&gt;" in pages[name], name
 
 
 def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> None:
     for name, text in pages.items():
-        if name != "index.html":
+        if name != "index.html" and not name.startswith(("findings", "learn")):
             assert text.count("<figcaption>") == text.count("<figure"), name
         for caption in re.findall(r"<figcaption>(.*?)(?: <span class=\"links\">.*?)?</figcaption>", text):
             if caption.endswith("; computed on this CPU by running the kernel direct_rescale"):
@@ -245,20 +237,16 @@ def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> No
             if "computed on this CPU by running the kernel" in told:  # arrays of structured heads, no rows
                 continue
             assert told[:1].lower() + told[1:] in ("recorded on NVIDIA H200, 2030-01-02, commit 0123456", HERE)
-    sections = pages["index.html"].split("<section id=")[2:]
-    assert len(sections) >= 2
-    for section in sections:
-        assert "Recorded on NVIDIA H200, 2030-01-02, commit 0123456." in section
-    assert "NVIDIA H200 · d=128, full" in pages["index.html"]
-    assert pages["experiment/sequence_length.html"].count('<svg role="img"') == 2 * 4, "for a screen and for a phone"
+    assert "Recorded on NVIDIA H200, 2030-01-02, commit 0123456." in pages["index.html"]
+    assert "NVIDIA H200 · head_dim 128, full" in pages["index.html"]
 
 
 def test_every_hole_is_visible_with_its_reason(pages: dict[str, str]) -> None:
     for (technique, _, _), (status, reason) in synthetic.HOLES.items():
         words = reason.split(" <")[0]
-        assert words in pages["experiment/ladder.html"]
+        assert words in pages["data.html"]
         assert words in pages[f"technique/{technique}.html"]
-        assert f">{status}" in pages["ladder/ampere.html"]
+        assert f">{status}" in pages["data.html"]
 
 
 def test_ids_of_inline_figures_are_unique(pages: dict[str, str]) -> None:
@@ -295,8 +283,7 @@ def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Da
     point = data.point("ladder", problem, "xor_swizzle", "cuda")
     assert (point.kind, point.counts) == ("earlier", False)
     assert data.gain("ladder", problem, technique, "cuda") is None
-    assert "earlier version" in pages["ladder/ampere.html"]
-    assert f"fill: var(--paper); stroke: var(--{'cuda'})" in pages["ladder/ampere.html"]
+    assert "earlier version" in pages["technique/xor_swizzle.html"]
 
 
 def test_without_rows_there_is_a_site_that_says_so(tmp_path: Path) -> None:
@@ -384,56 +371,22 @@ def test_the_richest_dataset_leads(tmp_path: Path) -> None:
     assert [data.gpu for data in load(tmp_path, (), synthetic.hashes())] == ["NVIDIA H200", "NVIDIA A100"]
 
 
-def test_problems_that_were_not_measured_are_named() -> None:
-    asked = [problem.slug for problem in ladder.EXPERIMENT.problems]
-    rows = [row for row in synthetic.rows() if row["kind"] == "environment" or slug(row) != asked[0]]
-    assert holes.unmeasured(dataset(rows), "ladder") == [asked[0]]
-    old = [row if slug(row) != asked[1] else row | {"source_sha256": "old"} for row in rows if "problem" in row]
-    assert holes.unmeasured(dataset(old), "ladder") == asked[:2]
-    assert holes.unmeasured(dataset([row | {"on": "cpu"} for row in rows]), "ladder") == []
-
-
 # Figures
 
 
 def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[1]
-    drawn = [figures.ladder(data, "ladder", problem, TECHNIQUES) for _ in range(2)]
+    drawn = [figures.step(data, [problem], techniques.get("xor_swizzle")) for _ in range(2)]
     assert drawn[0] == drawn[1]
-
-
-@pytest.mark.parametrize("ends", [(144, 168, 444), (144, 168, 168), (144, 512, 382), (123, 309, 355)])
-def test_labels_at_the_ends_of_lines_do_not_overlap(ends: tuple[float, ...]) -> None:
-    figure, axes = style.new_axes(figures.WIDTH, 4.5)
-    axes.set_yticks(range(9), ["setmaxnreg_consumers"] * 9)
-    axes.set(xlim=(0, 1126), ylim=(8.5, -0.5))
-    backends = ("triton", "triton_native", "cuda")
-    style.end_labels_below(axes, {name: (end, "") for name, end in zip(backends, ends, strict=True)}, 9, 1126)
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
-    boxes = [text.get_window_extent(renderer) for text in axes.texts]
-    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
-
-
-def test_the_same_program_again_is_dashed(data: Dataset) -> None:
-    chain = [techniques.get(name) for name in ("mma_ldmatrix", "register_softmax", "direct_rescale", "xor_swizzle")]
-
-    def dashes(of: Dataset) -> int:
-        svg = figures.ladder(of, "ladder", synthetic.PROBLEMS[0], chain)
-        return len(re.findall(r"stroke-dasharray: 4,4;[^\"]*stroke: var\(--triton\)", svg))
-
-    assert dashes(data) == 4  # two steps of core Triton, compiled to mma.sync and free
-    own = [row | {"details": {}} if row["kind"] == "timing" else row for row in synthetic.rows()]
-    assert dashes(dataset(own)) == 0
 
 
 def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
     """What is committed comes out of the recorded rows, byte for byte."""
-    written = readme.write_all(tmp_path)
+    written = build.readme_figures(tmp_path)
     if not written:
         pytest.skip("nothing is recorded yet, so README has no figure")
     for path in written:
-        committed = readme.ROOT / "figures" / path.name
+        committed = build.ROOT / "figures" / path.name
         assert committed.is_file(), AGAIN.format(path.name)
         made_by = re.search(r"drawn by matplotlib ([\d.]+)", committed.read_text())
         if made_by and made_by[1] != matplotlib.__version__:
@@ -442,7 +395,7 @@ def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
 
 
 def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
-    (path,) = readme.write_all(tmp_path, recorded=recorded)
+    (path,) = readme.write_all(tmp_path, recorded)
     text = path.read_text()
     assert "var(--" not in text  # a page's colours
     assert "date" not in text
@@ -541,81 +494,9 @@ def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
     assert second["columns"] == {"cuda": {"a": 1}}
 
 
-def test_counts_are_held_against_ncu(counted: list[Row]) -> None:
-    """Line by line, and a difference has its reason or says that it has none."""
-    rows = [{**row, "details": {**row["details"], "ncu": ncu_metrics(row["details"]["sites"])}} for row in counted[1:]]
-    which = counters.counted([Dataset("a CPU", False, [counted[0], *rows], synthetic.hashes())], "mma_ldmatrix")
-    assert which is not None
-    problem, expected = Problem.from_dict(which.row["problem"]), which.row["details"]["ncu"]
-    same = by_ncu("mma_ldmatrix", problem, **expected)
-    same["details"]["totals"] = which.totals
-    assert {one.why for one in agreement.compared(which, [same])} == {""}
-    assert [one.cpu for one in agreement.compared(which, [same])][:2] == [
-        which.totals["bank_conflicts"],
-        which.totals["wavefronts"],
-    ]
-    other = {counters.LOAD_CONFLICTS: expected[counters.LOAD_CONFLICTS] + 3, counters.LDMATRIX: 1}
-    differs = by_ncu("mma_ldmatrix", problem, **{**expected, **other})
-    why = {one.name: one.why for one in agreement.compared(which, [differs]) if one.why}
-    assert why.pop("bank conflicts of loads, by hardware").startswith("the hardware also counts")
-    assert why == {"ldmatrix executed": agreement.UNEXPLAINED}
-    assert agreement.compared(which, [by_ncu("mma_ldmatrix", synthetic.PROBLEMS[0], **expected)]) == []
-    assert agreement.compared(None, [same]) == []
-
-
 def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
     data = Dataset("a CPU", False, counted, {})
     assert counters.counted([data], "xor_swizzle") is None
-
-
-# Tables of the ladder pages
-
-
-def test_what_a_rung_takes(counted: list[Row]) -> None:
-    metrics = {counters.OCCUPANCY: 25.0, counters.ACTIVE: 18.5}
-    hit = by_ncu("xor_swizzle", synthetic.PROBLEMS[0], **metrics, **{counters.WAVES: 7.8})
-    tiny = by_ncu("direct_rescale", Problem.square(1, 1, 512, 128), **metrics, **{counters.WAVES: 0.02})
-    data = dataset([*synthetic.rows(), hit, tiny])
-    found = {item.technique.name: item for item in resources.usage([data], TECHNIQUES)}
-    assert set(found) == {technique.name for technique in TECHNIQUES}
-    swizzle = found["xor_swizzle"]
-    assert (swizzle.fits, swizzle.active, found["scalar"].fits) == (25.0, 18.5, None)
-    assert (found["direct_rescale"].fits, found["direct_rescale"].active) == (25.0, None)
-    assert swizzle.codes["cuda"]["arch"] == "sm_90a"
-
-
-def test_a_ladder_tells_the_registers_that_roles_ask_for() -> None:
-    def asks(row: Row, *registers: int) -> Row:
-        return row | {"code": {**row["code"], "registers": 128, "setmaxnreg": list(registers)}}
-
-    asked = {"setmaxnreg_consumers": (32, 160), "softmax_lock": (24, 120, 240), "warp_specialized": ()}
-    rows = [
-        asks(row, *asked[row["technique"]]) if row["kind"] == "code" and row.get("technique") in asked else row
-        for row in synthetic.rows()
-    ]
-    data = dataset(rows)
-    tma = LADDERS[techniques.get("softmax_lock").ladder]
-    page = rendered("ladder.html", {**common.ladder(data, [data], tma), "up": "../", "roofs": ""})
-    assert '128<span class="small">by roles 32 and 160</span>' in page
-    assert '128<span class="small">by roles 24, 120 and 240</span>' in page
-    assert "by roles </span>" not in page
-
-
-def test_the_shared_assembler_is_compared_over_anchors(data: Dataset) -> None:
-    assert resources.assembled(data, "ladder", TECHNIQUES) == []
-    faster = [
-        row
-        | {"assembler": "shared", "compiler": {"ptxas": "13.0.88"}, "group": f"{row['group']}-shared"}
-        | ({"samples_ms": [ms / 1.1 for ms in row["samples_ms"]]} if row.get("technique") else {})
-        for row in synthetic.rows()
-        if (row["kind"], row.get("experiment")) == ("timing", "ladder") and row.get("samples_ms")
-        if row["backend"] in ("triton", "triton_native", "sdpa_cudnn")
-    ]
-    found = resources.assembled(dataset([*synthetic.rows(), *faster]), "ladder", TECHNIQUES)
-    names = {(item.technique.name, item.backend) for item in found}
-    assert ("mma_ldmatrix", "triton") in names
-    assert ("xor_swizzle", "triton") not in names  # another's program
-    assert all(item.gain == pytest.approx(1.1, rel=0.01) for item in found)
 
 
 def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
@@ -667,11 +548,6 @@ def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, record
     assert without.chosen == {}
 
 
-def test_burst_and_sustained_stand_side_by_side(pages: dict[str, str]) -> None:
-    for name in ("ampere", "tma"):  # both have Gluon kernels beside the three series
-        assert pages[f"ladder/{name}.html"].count('<th class="n">sustained</th>') == 4 * 4
-
-
 @pytest.mark.parametrize(
     "page", ["index.html", "techniques.html", "gap.html", "evidence/correctness.html", "technique/"]
 )
@@ -679,36 +555,6 @@ def test_no_page_that_a_reader_is_led_to_has_a_cell_without_an_answer(pages: dic
     for name, text in pages.items():
         if name.startswith(page):
             assert "recorded yet" not in text.partition("<script")[0], name
-
-
-def test_an_experiment_shows_what_load_does_to_each_kernel() -> None:
-    raw = [row for row in synthetic.rows() if row.get("experiment") == "ladder"]
-    rows = lines(raw)
-    pairs = loaded(rows)
-    assert pairs
-    assert {(burst.mode, sustained.mode) for burst, sustained in pairs} == {("burst", "sustained")}
-    assert all(one.get(name) == other.get(name) for one, other in pairs for name in ("problem", "backend", "tile"))
-    assert loaded(row for row in rows if row.mode != "sustained") == []
-    timed = next(row for row in raw if (row.get("mode"), row["backend"]) == ("sustained", "cuda"))
-    slower = timed | {"time": "2031-01-01T00:00:00Z", "samples_ms": [9.0]}
-    assert [9.0] in [sustained.samples_ms for _, sustained in loaded(lines([*raw, slower]))]
-
-
-def test_kernels_timed_under_load_alone_stand_beside_the_same_that_were_timed_cool() -> None:
-    problem, tile = synthetic.PROBLEMS[0], techniques.reference_tile(techniques.get("flagship"), 128)
-    rows = [synthetic.ENVIRONMENT]
-    for mode, experiment, ghz, watts in (("burst", GRID, 1.6, 264), ("sustained", "hopper_sustained", 1.25, 686)):
-        row = synthetic.make("timing", "flagship", "cuda", problem, tile, experiment=experiment, mode=mode)
-        row |= {"group": mode, "clocks": {"sm_mhz": 1980.0, "power_w": float(watts)}, "clock_ghz": [ghz]}
-        rows.append(row | {"samples_ms": [problem.flops / 800e9 * 1.6 / ghz] * 3})
-    page = rendered("experiment.html", common.experiment(dataset(rows), "hopper_sustained"))
-    table = page.partition("<h2>Cool and under load</h2>")[2].partition("</table>")[0]
-    cells = re.findall(r'<td class="n">([^<]*)</td>', table)
-    assert cells == ["800 [800, 800]", "1980", "1.600", "500", "264", "625 [625, 625]", "1980", "1.250", "500", "686"]
-    assert "The burst timings are those of <code>hopper_grid</code>." in table
-    assert "In 0 of these 1 sustained timings the driver said that power held the clock down." in table
-    alone = rendered("experiment.html", common.experiment(dataset([*rows[:1], rows[2]]), "hopper_sustained"))
-    assert "Cool and under load" not in alone
 
 
 def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
@@ -722,7 +568,7 @@ def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
 
 
 def test_notes_have_their_parts_and_type_no_numbers() -> None:
-    found = sorted(prose.ROOT.glob("*.md"))
+    found = sorted((prose.ROOT / "attention").glob("*.md"))
     assert {path.stem for path in found} <= {technique.name for technique in TECHNIQUES}
     for path in found:
         text = path.read_text()
@@ -734,7 +580,7 @@ def test_notes_have_their_parts_and_type_no_numbers() -> None:
 
 
 def test_a_language_that_a_note_predicts_for_has_an_outcome() -> None:
-    for path in sorted(prose.ROOT.glob("*.md")):
+    for path in sorted((prose.ROOT / "attention").glob("*.md")):
         predicted, told = (set(re.findall(r"CUDA|Gluon|Triton", part)) for part in parts_of(path)[:2])
         assert predicted <= told, f"{path.name} predicts for {predicted - told}, and has no outcome there"
 
@@ -798,10 +644,16 @@ def test_a_note_tells_how_far_the_flagship_is_ahead() -> None:
     assert ahead("most", 64) == prose.NOT_MEASURED
 
 
+def place(root: Path) -> Path:
+    """Where notes on attention lie."""
+    (root / "attention").mkdir(exist_ok=True)
+    return root / "attention"
+
+
 def test_a_note_resolves_references_and_admits_holes(tmp_path: Path, data: Dataset) -> None:
     hole = 'tflops("large_tile", "cuda", "b4-h16-n4096-d128-bf16-causal")'
     good = 'gain("xor_swizzle", "cuda", "b4-h16-n4096-d128-bf16-full")'
-    (tmp_path / "x.md").write_text(f"{{{{ {good} }}}} and {{{{ {hole} }}}} <b>&")
+    (place(tmp_path) / "x.md").write_text(f"{{{{ {good} }}}} and {{{{ {hole} }}}} <b>&")
     html = prose.render("x", data, prose.Claims(), tmp_path)
     assert html == "<p>1.61× and not measured &lt;b&gt;&amp;</p>\n"
 
@@ -813,7 +665,7 @@ def test_a_note_reads_machine_code_of_one_problem_at_the_reference_tile(tmp_path
     more = Dataset(data.gpu, data.recorded, [other, *data.rows], data.hashes)
     asked = [("full", "registers"), ("full", "LDSM.T"), ("causal", "LDSM.T")]
     references = [f'{{{{ code("{name}", "cuda", "{cell}-{mask}", "{what}") }}}}' for mask, what in asked]
-    (tmp_path / "x.md").write_text(" ".join(references))
+    (place(tmp_path) / "x.md").write_text(" ".join(references))
     html = prose.render("x", more, prose.Claims(), tmp_path)
     assert html == f"<p>{row['code']['registers']} 48 not measured</p>\n"
 
@@ -822,6 +674,6 @@ def test_a_note_reads_machine_code_of_one_problem_at_the_reference_tile(tmp_path
     "reference", ['tflops("typo", "cuda", "b4-h16-n4096-d128-bf16-full")', "gone()", 'tflops("scalar", "cuda", "b4")']
 )
 def test_a_bad_reference_names_its_note(tmp_path: Path, data: Dataset, reference: str) -> None:
-    (tmp_path / "x.md").write_text(f"{{{{ {reference} }}}}")
+    (place(tmp_path) / "x.md").write_text(f"{{{{ {reference} }}}}")
     with pytest.raises(ValueError, match=r"x\.md"):
         prose.render("x", data, prose.Claims(), tmp_path)

@@ -10,10 +10,9 @@ import pytest
 from harness.catalog import experiments
 from harness.rows import results
 from reports.data.dataset import Dataset
-from reports.draw import heads
-from reports.facts import published
-from reports.pages import article as article_pages
-from reports.pages import overview
+from reports.pages.attention import articles as article_pages
+from reports.pages.attention import heads, published
+from reports.pages.common import Rows
 from tests.support import synthetic_articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, rendered
@@ -30,7 +29,8 @@ def _no_computed_heads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def html(name: str, data: Dataset) -> str:
-    return rendered("article.html", article_pages.page([data], data, name), data)
+    page = article_pages.page(Rows(data, [data], {}, lambda *_: ""), name)
+    return rendered("attention/article.html", page, data)
 
 
 @pytest.mark.parametrize("name", experiments.about_articles())
@@ -159,13 +159,3 @@ def test_pictures_of_equal_rows_are_equal() -> None:
     row = synthetic_articles.heads()
     for draw in (heads.attention, heads.error_by_position, heads.error_by_head):
         assert draw(row) == draw(synthetic_articles.heads())
-
-
-def test_a_page_links_the_articles_and_the_scorecard_says_which_ratio_is_quoted() -> None:
-    ladder = [row for row in synthetic.rows() if row.get("experiment", "ladder") == "ladder"]
-    data = dataset([*ladder, *synthetic_articles.rows("seed_5090")[1:]])
-    text = rendered("published.html", overview.published(data), data)
-    for name in experiments.about_articles():
-        assert f'href="experiment/{name}.html"' in text
-    text = rendered("data.html", overview.data_page(data, []), data)
-    assert "theirs is quoted: the article&#39;s last kernel, measured separately on an NVIDIA H200" in text

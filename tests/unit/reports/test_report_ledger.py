@@ -12,11 +12,12 @@ from harness.catalog.entries import Tile
 from harness.operators.attention.gap import CAUSES, GLUON, TERMS, TLX, TRITON, WAYS, Term
 from harness.rows.gap import Ledger
 from reports.data.dataset import Dataset
-from reports.draw import ledger as drawing
 from reports.draw.style import BAD
-from reports.facts import ledger as facts
-from reports.pages import ledger as pages
 from reports.pages import prose
+from reports.pages.attention import gap as pages
+from reports.pages.attention import gap_waterfall as drawing
+from reports.pages.attention import ledger as facts
+from reports.pages.common import Rows
 from tests.support import ledger_rows as made
 from tests.support.pages import rendered
 
@@ -30,9 +31,13 @@ def dataset(rows: list[made.Row]) -> Dataset:
     return Dataset("NVIDIA H200", True, rows, made.hashes())
 
 
-def html(rows: list[made.Row]) -> str:
+def of(rows: list[made.Row]) -> Rows:
     data = dataset(rows)
-    return rendered("ledger.html", pages.page(data, [data], prose.Claims()))
+    return Rows(data, [data], {}, prose.Claims())
+
+
+def html(rows: list[made.Row]) -> str:
+    return rendered("attention/gap.html", pages.page(of(rows)))
 
 
 @cache
@@ -62,7 +67,7 @@ def gated(row: made.Row, sequence: str, **rest: object) -> made.Row:
 
 
 def test_every_term_has_a_text_and_no_text_lacks_its_term() -> None:
-    text = (prose.ROOT / "pages" / "gap.md").read_text()
+    text = (prose.ROOT / "attention" / "pages" / "gap.md").read_text()
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [term.name for term in ALL]
 
 
@@ -113,7 +118,7 @@ def test_the_page_says_how_much_has_a_cause_and_for_which_problem_that_is_a_goal
 
 
 def test_the_numbers_of_a_drawing_are_files_below_it() -> None:
-    (download,) = pages.page(dataset(ROWS), [dataset(ROWS)], prose.Claims())["files"]
+    (download,) = pages.page(of(ROWS))["files"]
     assert whole().count("<figure") == whole().count(f'href="data/{download.name}.csv"') > 1
     csv, rows = (text for _, text in download.files())
     assert {line.term.name for line in facts.lines(ledgers()[0])} <= {line.split(",")[2] for line in csv.splitlines()}
@@ -152,7 +157,7 @@ def test_another_language_has_a_table_and_a_drawing_of_its_own(start: str, kerne
     wide = re.findall(rf'<svg[^>]*{kernel}[^>]*class="w".*?</svg>', text, re.DOTALL)[0]
     assert f"{drawing.STARTS[start]}: " in wide
     assert "The same schedule, written in CUDA" in wide
-    assert f'href="expressibility.html#integer_max-{series.lower()}"' in text
+    assert f'href="proof/integer_max.html#{series.lower()}"' in text
     assert f"<h3>Lazy rescaling and three-input maxima, from {series}</h3>" in text
     without = html([row for row in ROWS if row.get("backend") != start])
     assert f"faster than {kernel}" not in without

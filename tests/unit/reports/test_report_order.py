@@ -10,6 +10,7 @@ import pytest
 from harness.catalog import techniques
 from harness.operators.attention.problem import Problem
 from reports.pages import prose, technique
+from reports.pages.common import Rows
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, rendered
 
@@ -30,7 +31,7 @@ def code(name: str, sequence: str, in_lock: dict[str, int] | None, backend: str 
 
 def html(name: str, *rows: Row) -> str:
     data = dataset([synthetic.ENVIRONMENT, *rows])
-    variables = technique.page(data, [data], techniques.get(name), {}, prose.Claims())
+    variables = technique.page(Rows(data, [data], {}, prose.Claims()), techniques.get(name))
     return rendered("technique.html", variables, data)
 
 

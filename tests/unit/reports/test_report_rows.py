@@ -117,7 +117,7 @@ def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("harness.rows.scorecard.scorecard", scorecard)
     data = dataset(synthetic.rows())
     for _ in range(2):
-        assert scores.scored(data, "ladder") == []
+        assert scores.scored(data) == []
         assert data.timings("ladder")
         assert data.holes("ladder")
     assert asked.count("scorecard") == 1
@@ -126,23 +126,3 @@ def test_what_all_pages_ask_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
         Problem.from_dict({**PROBLEM.to_dict(), "heads": True, "heads_kv": True})
     with pytest.raises(ValueError, match=r"problem.heads: got \[1\]"):
         Problem.from_dict({**PROBLEM.to_dict(), "heads": [1]})
-
-
-def test_an_experiment_says_what_it_measured_in_earlier_versions_only() -> None:
-    """Of every version of a language; with the problems where a kernel was measured on others as it is."""
-    other = Problem.square(1, 2, 512, 64)
-    rows = [
-        timing(
-            1.0, experiment="ladder", technique="scalar", time="1", source_sha256=sha, backend=backend, problem=where
-        )
-        for backend, sha, where in (
-            ("cuda", synthetic.sha("scalar", "cuda"), PROBLEM.to_dict()),
-            ("cuda", "0", other.to_dict()),
-            ("triton@3.9.0", "0", other.to_dict()),
-        )
-    ]
-    assert scores.earlier_cells(dataset(rows), "ladder") == [
-        ("cuda", f"scalar ({other.slug})"),
-        ("triton@3.9.0", "scalar"),
-    ]
-    assert scores.earlier_cells(dataset(rows[:1]), "ladder") == []

@@ -61,7 +61,6 @@ def test_each_cell_of_a_race_says_what_it_is_whatever_the_mode(monkeypatch: pyte
     assert "reached on 1 of 2 problems; 1 is not settled." in text
     assert "0.960 to 1.120 (3 processes, 2 boards)" in text
     assert "no change" not in text
-    assert "products alone" not in text
     assert race["worst_value"] == 1.03
     plain = of_cells(other)
     assert "reached" not in plain
@@ -79,7 +78,3 @@ def test_a_cell_of_a_kernel_that_failed_another_gate_says_so() -> None:
     first, second = re.findall(r"<tr><td>.*?</tr>", of_cells(found))
     assert marked["failed_gate"] in second
     assert "failed" not in first
-
-
-def test_the_grid_and_the_sustained_ratio_are_races() -> None:
-    assert {scores.GRID, SUSTAINED} == scores.RACES

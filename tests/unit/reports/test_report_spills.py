@@ -11,10 +11,10 @@ from harness.catalog.techniques import TECHNIQUES
 from harness.rows import reading
 from reports.data.dataset import Dataset
 from reports.data.loading import load
-from reports.draw.style import LABELS
-from reports.facts.resources import ARCH
+from reports.data.names import LABELS
 from reports.facts.spills import Spill, spills
 from reports.pages import prose
+from reports.pages.prose import ARCH
 
 RECORDED = prose.ROOT.parent / "recorded"
 
@@ -42,7 +42,8 @@ def explained(spill: Spill, note: str) -> bool:
             item,
         )
         about = any(
-            LABELS[spill.backend] in languages.split(" and ") and str(spill.head_dim) in re.findall(r"\d+", dims)
+            LABELS[spill.backend] in languages.split(" and ")
+            and spill.cell.partition("-")[0] in {f"d{dim}" for dim in re.findall(r"\d+", dims)}
             for languages, dims in heads
         )
         archs = re.findall(r"sm_\w+", item.partition(":")[0]) or [ARCH]
@@ -54,7 +55,7 @@ def explained(spill: Spill, note: str) -> bool:
 
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: technique.name)
 def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[Dataset]) -> None:
-    path = prose.ROOT / f"{technique.name}.md"
+    path = prose.ROOT / technique.operator / f"{technique.name}.md"
     text = path.read_text() if path.is_file() else ""
     missing = [spill for spill in spills(datasets, technique) if not explained(spill, text)]
     assert not missing, f"say in {path.name}, below `### Spills`, which values spill and where: {missing}"
@@ -62,7 +63,7 @@ def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[
 
 def test_an_item_explains_what_it_opens_with() -> None:
     def spill(backend: str, head_dim: int, reference: bool = True, arch: str = "sm_90a") -> Spill:
-        return Spill(backend, arch, head_dim, False, "64x64-s1-w4", reference, 8, 8)
+        return Spill(backend, arch, f"d{head_dim}-full", "64x64-s1-w4", reference, 8, 8)
 
     note = "### Spills\n\n- CUDA, head_dim 64 and 128: two\n  values.\n"
     note += "- Triton and Triton with wgmma, head_dim 128: at other tiles.\n"

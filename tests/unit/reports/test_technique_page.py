@@ -13,12 +13,12 @@ from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention import inspected
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
-from reports.data.questions import question
-from reports.facts import counters, resources, sanitizers
+from reports.facts import counters, sanitizers
 from reports.facts.gains import Gains, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import listing
+from reports.pages.attention import articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, lines
 
@@ -79,10 +79,10 @@ def test_a_hole_names_its_languages_and_problems_once() -> None:
     again = gains(dataset(rows), "ladder", techniques.get("xor_swizzle"))
     assert again.languages["triton"].same_program
     assert [(hole.languages, hole.where, hole.reason) for hole in again.holes if "median" in hole.reason] == [
-        ("Triton", "d=128 causal, d=64 causal", "not_converged: no median")
+        ("Triton", "head_dim 128, causal, head_dim 64, causal", "not_converged: no median")
     ]
     hole, *_ = gains(dataset(rows), "ladder", techniques.get("cp_async_pipeline")).holes
-    assert (hole.is_declined, hole.where) == (True, "d=128 full")
+    assert (hole.is_declined, hole.where) == (True, "head_dim 128, full")
     assert hole.reason == "the kernel needs 262,560 bytes of shared memory for a block, and the GPU has 232,448"
 
 
@@ -164,15 +164,6 @@ def code(name: str, tile: Tile, spilled: int, **problem: Any) -> Row:
     return row | {"code": {**row["code"], "spill_bytes": spilled}, "time": "2030-01-03T00:00:00Z"}
 
 
-def test_machine_code_is_of_the_reference_tile_and_its_spill_the_worst_of_the_ladders_problems() -> None:
-    name = "exp2_softmax"
-    reference = techniques.reference_tile(techniques.get(name), 128)
-    found = [code(name, Tile(128, 32, 1, 8), 4000), code(name, reference, 8), code(name, reference, 72, causal=True)]
-    (item,) = resources.usage([dataset([synthetic.ENVIRONMENT, *found])], [techniques.get(name)])
-    assert item.codes["cuda"]["code"]["spill_bytes"] == 8
-    assert item.spilled["cuda"]["code"]["spill_bytes"] == 72
-
-
 def test_spills_of_every_build_are_told_with_their_range() -> None:
     name = "exp2_softmax"
     reference = techniques.reference_tile(techniques.get(name), 128)
@@ -184,15 +175,15 @@ def test_spills_of_every_build_are_told_with_their_range() -> None:
 
 
 def test_both_orders_of_blocks_stand_side_by_side() -> None:
-    assert resources.L2_ORDERS == inspected.L2_ORDERS
+    assert articles.L2_ORDERS == inspected.L2_ORDERS
     rows = []
-    for name, rate in zip(resources.L2_ORDERS, (60.0, 88.0), strict=True):
+    for name, rate in zip(articles.L2_ORDERS, (60.0, 88.0), strict=True):
         row = code(name, Tile(64, 64), 0) | {"kind": "counters", "experiment": "ncu", "on": "gpu"}
         metrics = {counters.HIT_RATE: rate, counters.DRAM_READ: 1e6 * rate}
         rows += [row | {"details": {"metrics": metrics}}]
-    (one,) = resources.hit_rates([dataset([synthetic.ENVIRONMENT, *rows])])
-    assert (one.problem, one.tile, one.rates, one.read) == (FULL, "64x64-s1-w4", (60.0, 88.0), (60e6, 88e6))
-    assert resources.hit_rates([dataset([synthetic.ENVIRONMENT, rows[0]])]) == []
+    ((row, rates),) = articles.hit_rates([dataset([synthetic.ENVIRONMENT, *rows])])
+    assert (row.problem, row.tile, list(rates.values())) == (FULL.slug, "64x64-s1-w4", [60.0, 88.0])
+    assert articles.hit_rates([dataset([synthetic.ENVIRONMENT, rows[0]])]) == []
 
 
 def test_racecheck_does_not_see_what_tma_writes() -> None:
@@ -203,13 +194,6 @@ def test_racecheck_does_not_see_what_tma_writes() -> None:
     assert not seen("flagship", "racecheck")
     assert seen("tma_loads", "memcheck")
     assert seen("scalar", "racecheck")
-
-
-@pytest.mark.parametrize("name", ["ladder", "tune", "ncu", "sanitizer", "sanitizer_planted", "inspect", "memory"])
-def test_every_page_of_rows_opens_with_a_question(name: str) -> None:
-    assert question(name).split("\n")[0].endswith("?")
-    assert "assembler" in question("ladder_shared_ptxas")
-    assert question("no_such_run") == ""
 
 
 def test_holes_of_one_reason_stand_together() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.catalog import techniques
-from reports.facts import fragments, timelines
+from reports.facts import timelines
+from reports.pages.attention import fragments
 
 DRAWN = [technique.name for technique in techniques.TECHNIQUES if timelines.drawings(technique.name)]
 

@@ -8,28 +8,31 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness.catalog import experiments
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT, GOAL, HEADLINE
 from harness.rows.gap import Ledger, percent
 from reports.data.dataset import Dataset
-from reports.data.questions import question
-from reports.draw import ledger as drawing
-from reports.facts import ledger
 from reports.pages import downloads, prose
+from reports.pages.attention import gap_waterfall, ledger
+from reports.pages.attention.published import largest, steps
+from reports.pages.common import Rows
 
 PATH, NAME = "gap.html", "gap"
 """Of the page and of its files."""
 
 
-def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims) -> dict[str, Any]:
-    """`datasets`: in the order in which they are asked for rows."""
-    data, found = ledger.found(datasets)
+def page(of: Rows) -> dict[str, Any]:
+    data, found = ledger.found(of.fresh_first)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
-    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or main, claims) or "")
+    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or of.main, of.claims) or "")
     texts = dict(zip(parts[::2], map(Markup, parts[1::2]), strict=True))
     return {
-        "question": question(EXPERIMENT),
+        "question": experiments.question(EXPERIMENT),
+        "articles": [
+            (one, largest(steps(of.main, one))) for one in map(experiments.article, experiments.about_articles())
+        ],
         "name": EXPERIMENT,
         "where": data.provenance(rows) if data else "",
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
@@ -52,13 +55,19 @@ def page(main: Dataset, datasets: Sequence[Dataset], claims: prose.Claims) -> di
 def way(one: Ledger) -> dict[str, Any]:
     """From one language's best kernel to the flagship: the table and the drawing."""
     lines = ledger.lines(one)
-    drawn = (drawing.WIDE, drawing.NARROW) if one.gap and any(line.size for line in lines if line.counts) else ()
+    drawn = (
+        (gap_waterfall.WIDE, gap_waterfall.NARROW)
+        if one.gap and any(line.size for line in lines if line.counts)
+        else ()
+    )
     start = ledger.STARTS[one.start]
     return {
         "ledger": one,
         "start": start,
         "lines": [(line, ledger.share(one, line)) for line in lines],
-        "drawings": [Markup(drawing.waterfall(one, lines, width, f"From {start} to the flagship")) for width in drawn],
+        "drawings": [
+            Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in drawn
+        ],
     }
 
 

@@ -11,7 +11,7 @@ from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, TRITON
 from harness.rows.gap import Ledger, Line, percent
 from harness.rows.stats import Estimate
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
-from reports.facts.ledger import minus
+from reports.pages.attention.ledger import minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {

@@ -10,27 +10,28 @@ from markupsafe import Markup
 from harness.catalog import experiments
 from harness.operators.attention import articles
 from harness.operators.attention import structured_heads as computed
-from reports.data.dataset import Dataset
-from reports.draw import heads
-from reports.draw.gains import gains_figure
-from reports.facts import resources
-from reports.facts.published import LANGUAGES, PEERS, Line, largest, shape_line, steps
-from reports.pages import common, downloads
-from reports.pages.common import Figure
+from reports.data.dataset import Dataset, Row
+from reports.facts import counters
+from reports.pages import downloads
+from reports.pages.attention import heads
+from reports.pages.attention.gains_figure import gains_figure
+from reports.pages.attention.published import LANGUAGES, PEERS, Line, largest, shape_line, steps
+from reports.pages.common import Figure, Rows
 
+L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
+"""The same kernel, blocks in two orders."""
 HEADS = "seed_rtx5080"
 """The article whose page shows structured heads."""
 
 
-def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any]:
-    """`data`: the rows of the headline GPU; `datasets`: all."""
-    article = experiments.article(name)
+def page(rows: Rows, name: str) -> dict[str, Any]:
+    data, article = rows.main, experiments.article(name)
     lines = steps(data, article)
     svg = gains_figure(lines, article)
     caption = data.provenance(data.counting(name))
     return {
-        **common.experiment(data, name),
         "article": article,
+        "total": len(data.timings(name)),
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,
@@ -38,10 +39,23 @@ def page(datasets: Sequence[Dataset], data: Dataset, name: str) -> dict[str, Any
         "finding": (found := finding(lines)),
         "gains": svg and Figure(Markup(svg), caption, found, downloads.stem(data, name)),
         "own_code_gpu": articles.OWN_CODE_GPU,
-        "hit_rates": (rates := resources.hit_rates(datasets) if article.l2_hit_rates else []),
-        "counted_here": any(one.problem == article.problem for one in rates),
+        "hit_rates": hit_rates(rows.fresh_first) if article.l2_hit_rates else None,
+        "l2_orders": L2_ORDERS,
         "heads": structured_heads() if name == HEADS else None,
+        "stem": downloads.stem_of(data, name),
     }
+
+
+def hit_rates(datasets: Sequence[Dataset]) -> list[tuple[Row, dict[str, float]]]:
+    """L2 hit rates in percent of the two orders of blocks, on problems with more than one head where ncu counted both;
+    with a row of each."""
+    cells: dict[tuple[str, str], tuple[Row, dict[str, float]]] = {}
+    for name in L2_ORDERS:
+        for row, _ in counters.profiled(datasets, name):
+            rate = counters.metric(row, counters.HIT_RATE)
+            if rate is not None and row.problem_fields["heads"] > 1:
+                cells.setdefault((row.problem, row.tile), (row, {}))[1].setdefault(name, rate)
+    return [cell for cell in cells.values() if set(cell[1]) == set(L2_ORDERS)]
 
 
 def finding(lines: Sequence[Line]) -> str:

@@ -69,10 +69,10 @@ def short(one: Ledger) -> str:
     return minus(f"Our best CUDA kernel is {percent(one.gap.value):.0f}% faster: {', '.join(parts)}.")
 
 
-def evidence(term: Term) -> list[tuple[str, str, str]]:
+def evidence(term: Term) -> list[tuple[str, str, tuple[str, str]]]:
     """(name, what it shows, cell of the matrix) of each proof behind a cause."""
     shown = [(name, *PROOFS[name]) for name in term.proofs]
-    return [(name, proof.shows, f"{claim.technique}-{claim.dialect}") for name, claim, proof in shown]
+    return [(name, proof.shows, (claim.technique, claim.dialect)) for name, claim, proof in shown]
 
 
 def orders(data: Dataset, one: Ledger, term: Term) -> list[tuple[str, str]]:

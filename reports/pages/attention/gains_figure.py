@@ -7,9 +7,9 @@ from textwrap import fill
 from typing import Any
 
 from harness.operators.attention.articles import Article
-from reports.data.names import LABELS
+from reports.data.names import label
 from reports.draw.style import COLORS, MARKERS, MUTED, WIDTH, new_grid, to_svg
-from reports.facts.published import LANGUAGES, Line
+from reports.pages.attention.published import LANGUAGES, Line
 
 TICKS = {False: (0.5, 0.7, 1, 1.5, 2, 3, 5), True: (0.2, 0.5, 1, 2, 5, 10, 20, 50)}
 """Gains that the axis names, where it is long in the last ones."""
@@ -32,7 +32,7 @@ def _gains(drawn: Sequence[Line], article: str) -> str:
     for column, name in enumerate(("article", *LANGUAGES) if article_has_gains else LANGUAGES):
         color = COLORS.get(name, MUTED)
         style: dict[str, Any] = {"color": color, "ha": "right", "va": "center", "size": 9}
-        columns.text(column + 1, -1, LABELS.get(name, name), **style)
+        columns.text(column + 1, -1, label(name), **style)
         for row, line in enumerate(drawn):
             ratio = line.here[name].as_printed if name in LANGUAGES else None
             value = ratio.value if ratio else line.printed_gain if name == "article" else None

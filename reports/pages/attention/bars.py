@@ -1,0 +1,89 @@
+"""The best of each language and library as ranked bars, a panel for each class of tensor-core instructions."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+
+from reports.draw.style import COLORS, HEAD, INK, LIBRARY, MARKERS, MUTED, PANEL, PAPER, TICK, canvas, to_svg, write
+from reports.pages.attention.answer import PANELS, Answer, Bar
+
+TITLES = {"wgmma": ("wgmma", "Hopper’s instruction"), "mma_sync": ("mma.sync", "Ampere’s, on the same GPU")}
+ROWS = {"wgmma": (26, 15), "mma_sync": (20, 8)}
+"""Panel -> pixels of a bar's line, and of the bar."""
+HEADING, GAP, FOOT = 40, 8, 34
+WIDE, NARROW = 520, 358
+"""Widths in pixels: beside the table, on a phone."""
+LEFT, RIGHT = 130, 44
+"""Pixels for the labels, and for the column of shares."""
+
+
+def bars(found: Answer, width: int = WIDE) -> str:
+    """For a page, `width` pixels wide."""
+    figure, axes = canvas(width, height_of(found), LEFT, RIGHT, 0, 0)
+    draw(axes, found, width - LEFT - RIGHT)
+    css = "n" if width == NARROW else "w"
+    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css=css)
+
+
+def height_of(found: Answer) -> int:
+    """Pixels of both panels."""
+    return sum(HEADING + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in PANELS) + FOOT
+
+
+def draw(axes: Axes, found: Answer, width: int) -> None:
+    """Into axes that are `width` pixels wide and as high as `height_of` says."""
+    height = height_of(found)
+    most = max([*filter(None, found.limits.values()), *(bar.tflops or 0 for bar in found.bars)], default=1)
+    top = 1.04 * most
+    axes.set(xlim=(0, top), ylim=(height, 0))
+    y = 0.0
+    for panel in PANELS:
+        row, thick = ROWS[panel]
+        start = y + HEADING
+        name, meaning = TITLES[panel]
+        wide = write(axes, name, (0, y + 12), (-LEFT, 0), size=HEAD, weight="bold")
+        write(axes, meaning, (0, y + 12), (-LEFT + wide + 8, 0), size=TICK, color=MUTED)
+        write(axes, "of best", (top, y + 12), (RIGHT, 0), size=TICK, color=MUTED, ha="right")
+        y = start
+        for bar in found.of(panel):
+            _bar(axes, bar, y + row / 2, thick, top / width, top, found.share(bar))
+            y += row
+        axes.plot([0, 0], [start, y], color=INK, lw=1)
+        if limit := found.limits[panel]:
+            axes.plot([limit, limit], [start, y], color=INK, lw=1.8, ls=(0, (1, 1.5)))
+            text = f"limit of {name} {limit:.0f}"
+            write(axes, text, (limit, start - 9), (4, 0), size=TICK, color=MUTED, ha="right")
+        y += GAP
+    for tick in range(0, int(top) + 1, 200):
+        axes.plot([tick, tick], [y, y + 4], color=MUTED, lw=1)
+        write(axes, str(tick), (tick, y + 14), size=TICK, color=MUTED, ha="center")
+    axes.plot([0, top], [y, y], color=MUTED, lw=1)
+    write(axes, "TFLOPS", (0, y + 14), (-14, 0), size=TICK, color=MUTED, ha="right")
+
+
+def finding(found: Answer) -> str:
+    """The bars in words."""
+    parts = []
+    for panel in PANELS:
+        told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in found.of(panel) if bar.tflops)
+        missing = ", ".join(bar.label for bar in found.of(panel) if not bar.tflops)
+        parts.append(f"{TITLES[panel][0]}: {told or 'nothing'}" + (f"; not measured yet: {missing}" if missing else ""))
+    return "TFLOPS with " + ". With ".join(parts) + "."
+
+
+def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, top: float, share: float | None) -> None:
+    color = LIBRARY if bar.is_library else COLORS[bar.backend]
+    mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
+    axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
+    write(axes, bar.label, (0, y), (20 - LEFT, 0))
+    if bar.tflops is None:
+        axes.barh(y, 90 * pixel, thick, facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+        write(axes, "not measured yet", (90 * pixel, y), (6, 0), size=TICK, color=MUTED)
+        return
+    if bar.is_library:
+        axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
+    else:
+        axes.barh(y, bar.tflops, thick, color=color, lw=0)
+    write(axes, f"{bar.tflops:.0f}", (bar.tflops, y), (6, 0), weight="bold")
+    if share:
+        write(axes, f"{share:.2f}", (top, y), (RIGHT, 0), ha="right")

@@ -1,0 +1,127 @@
+"""The first page: what to write, what it costs, and the techniques that decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.operators.attention.gap import TRITON
+from reports.data.dataset import Dataset
+from reports.data.names import LANGUAGES, cell_title
+from reports.facts import counters
+from reports.facts.expressibility import Said
+from reports.pages import downloads
+from reports.pages.attention import answer, bars, ledger
+from reports.pages.common import Rows, provenance
+
+STATES = {
+    "direct": "you",
+    "automatic": "compiler",
+    "hint": "compiler",
+    "hatch": "hatch",
+    "inexpressible": "impossible",
+}
+"""Grade -> who controls a technique."""
+LEGEND = {
+    "direct": "you control it",
+    "hint": "the compiler decides",
+    "hatch": "only by a hatch (inline PTX, edited IR)",
+    "inexpressible": "impossible",
+}
+
+
+def page(rows: Rows) -> dict[str, Any]:
+    data = rows.main
+    found = answer.answer(data)
+    if found is None:
+        return {"answer": None, "of_all": data.operator.techniques}
+    deciding = answer.deciding(data, found.problem, rows.known)
+    grades = {one.grade for line in deciding for one in line.said.values()}
+    grid = answer.grid(data)
+    _, ledgers = ledger.found([data])
+    gap = next((one for one in ledgers if (one.problem, one.start) == (found.problem, TRITON)), None)
+    table = [
+        {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
+        for bar in found.bars
+    ]
+    return {
+        "answer": found,
+        "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
+        "choices": answer.choices(found),
+        "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
+        "newest": answer.newest_triton(data),
+        "deciding": deciding,
+        "languages": {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")},
+        "state": state,
+        "legend": {grade: text for grade, text in LEGEND.items() if {grade, *_alike(grade)} & grades},
+        "controlled": {
+            language: sum(line.said[language].counts == "direct" for line in deciding)
+            for language in ("triton", "gluon")
+        },
+        "grid": grid,
+        "stalls": stalls(rows, found),
+        "gap": gap and ledger.short(gap),
+        "where": where(data, found),
+        "caption": provenance(data, found.rows),
+        "command": command(found),
+        "files": [
+            downloads.Download("answer", table, found.rows),
+            downloads.Download("grid", _grid(grid), [point.row for _, points in grid for point in points.values()]),
+        ],
+    }
+
+
+def _alike(grade: str) -> set[str]:
+    return {"automatic"} if grade == "hint" else set()
+
+
+def state(said: Said) -> tuple[str, str]:
+    """(grade whose mark is drawn, who controls the technique), of three states."""
+    if said.grade is None:
+        return "", "not probed"
+    return "hint" if said.grade == "automatic" else said.grade, STATES[said.grade]
+
+
+def command(found: answer.Answer) -> str:
+    """What times the bars of our own kernels."""
+    best = [found.best(language).point.row for language in ("cuda", "triton", "gluon")]
+    names = dict.fromkeys(row.technique for row in best if row)
+    return f"twinkernels bench {' '.join(names)} --problem {found.problem.slug}"
+
+
+def where(data: Dataset, found: answer.Answer) -> list[str]:
+    """What the numbers are about: GPU, problem, day, compilers."""
+    rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
+    days = sorted({str(row.time)[:10] for row in rows})
+    installed = (row for row in rows if row.compiler and "@" not in row.backend)
+    compilers = sorted({str(row.compiler.get("front_end")) for row in installed})
+    how = "recorded" if data.recorded else "measured here"
+    return [
+        data.gpu,
+        cell_title(found.problem),
+        f"{how} {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else "",
+        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
+    ]
+
+
+def stalls(rows: Rows, found: answer.Answer) -> list[tuple[answer.Bar, list[tuple[str, float]]]]:
+    """Of the bars of our kernels that multiply by wgmma: why their warps did not issue, by ncu, at the tile of the bar;
+    the most first."""
+    made = []
+    for bar in found.of("wgmma"):
+        row = bar.point.row
+        if row and row.technique:
+            profiled = counters.profiled(rows.fresh_first, row.technique, row.backend)
+            here = [one for one, _ in profiled if (one.problem, one.tile) == (row.problem, row.tile)]
+            if here and (reasons := counters.stalls(here[0])):
+                made.append((bar, reasons))
+    return made
+
+
+def _grid(grid: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {"problem": problem.slug, "kernel": name, "tflops": point.tflops if point.counts else None}
+        for problem, points in grid
+        for name, point in points.items()
+    ]
