@@ -149,7 +149,7 @@ def _chosen(kernels: Kernel | Sequence[Kernel], tile: str | None, peers: Sequenc
     from harness.measure import own
 
     main = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", "") == "harness.measure.service":
+    if getattr(getattr(main, "__spec__", None), "name", "") == "harness.measure.isolated":
         raise RuntimeError(
             "check, bench: got a call while the process that measures imports your file; put it below "
             '`if __name__ == "__main__":`'

@@ -30,6 +30,12 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a.view(integer), b.view(integer))
 
 
+def is_poison(tensor: torch.Tensor) -> bool:
+    """Whether nothing was written where the first pattern of POISON lay."""
+    width = tensor.element_size()
+    return bool((tensor.view(_INTEGER[width]) == POISON["nan"][width]).all())
+
+
 class Arena:
     """One tensor inside a larger allocation that is filled with a poison pattern.
 
@@ -53,6 +59,11 @@ class Arena:
         block = memory[self._guard : memory.numel() - self._guard].view(self._stored)
         logical = block.permute([self._order.index(dim) for dim in range(len(self._order))])
         return logical[tuple(slice(size) for size in self._shape)]
+
+    @property
+    def dense(self) -> torch.Tensor:
+        """The bytes between the guards, in the order of memory."""
+        return self._memory[self._guard : self._memory.numel() - self._guard].view(torch.uint8)
 
     def poison(self, pattern: str) -> None:
         """Fills tensor and guards with a pattern of POISON."""

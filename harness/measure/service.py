@@ -1,7 +1,7 @@
 """What runs in a worker's process: kernels are loaded, judged and timed at the runner's request.
 
-`python -m harness.measure.service DESCRIPTOR LOADER ON DEADLINES` is such a process; harness.measure.worker holds the
-other end.
+`python -m harness.measure.service DESCRIPTOR LOADER ON DEADLINES LOG` is such a process; harness.measure.worker holds
+the other end. A user's kernel is launched in a process below this one (harness.measure.verifier), and judged here.
 """
 
 from __future__ import annotations
@@ -12,27 +12,32 @@ import itertools
 import json
 import math
 import os
+import secrets
 import signal
 import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.machine.environment import headline
 from harness.machine.processes import die_with_parent
-from harness.measure.worker import LOG_TAIL, UNHEARD, Deadlines, GateOptions, Stage, places
+from harness.measure.worker import LOG_TAIL, TELLING, UNHEARD, Deadlines, Failed, GateOptions, Stage, places
 from harness.rows import files
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
     from harness.measure.arenas import Inputs
+    from harness.measure.verifier import Isolation, Stopwatch
 
 LAUNCH_TIMEOUT = 702
 """CUDA's error, and a CPU's, of a kernel that goes on for ever."""
+GRACE = TELLING + UNHEARD + 5.0
+"""Seconds in which the process of a user's kernel is given up and asked where it is."""
 STICKY = frozenset((700, LAUNCH_TIMEOUT, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
 
@@ -69,8 +74,8 @@ class Watch:
         faulthandler.cancel_dump_traceback_later()
 
 
-class Service:
-    """What the runner may ask for, run in the process."""
+class Process:
+    """A process that answers requests: it says where it is, and loads cases."""
 
     def __init__(self, connection: Connection, loader: Loader, on: str, watch: Watch | None = None) -> None:
         self._connection = connection
@@ -81,12 +86,77 @@ class Service:
         self._loaded: dict[Case, Any] = {}
         self.stage: Stage = "start"
 
+    def say(self, *words: Any) -> None:
+        """Sends a message as JSON: nothing that arrives there can be more than data."""
+        self._connection.send_bytes(json.dumps(words).encode())
+
     def now(self, stage: Stage, label: str | None) -> None:
-        """Tells the runner which case is at which stage: its deadline begins anew."""
+        """Tells who asked which case is at which stage: its deadline begins anew."""
         self.stage = stage
         if self._watch:
             self._watch.begin(stage)
-        self._connection.send(("now", stage, label))
+        self.say("now", stage, label)
+
+    def _load(self, case: Case) -> Any:
+        """The variant of a case, loaded once for all groups of its problem: a peer may compile for seconds."""
+        if any(other.problem != case.problem for other in self._loaded):
+            self._loaded.clear()
+        if case not in self._loaded:
+            self._loaded[case] = self._loader.load(case, self._on)
+        return self._loaded[case]
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+
+class Service(Process):
+    """What the runner may ask for, run in the process. `log` is where a kernel's process writes too."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        loader: Loader,
+        on: str,
+        watch: Watch | None = None,
+        deadlines: Deadlines | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(connection, loader, on, watch)
+        self._deadlines, self._log = deadlines or Deadlines(), log
+        self._isolation: Isolation | None = None
+        self._seed = secrets.randbelow(2**31)
+        """Of the inputs of users' kernels: none can have been prepared for them."""
+
+    def isolation(self, loop: Path | None = None) -> Isolation:
+        """The live process for users' kernels, one that can time where `loop` is its library."""
+        from harness.measure.verifier import Isolation
+
+        usable = self._isolation and self._isolation.worker.alive and (self._isolation.times or loop is None)
+        if not usable:
+            self.end_isolation()
+            assert self._log is not None
+            name: str = vars(self._loader)["__name__"]
+            self._isolation = Isolation(name, self._on, self._log, self._deadlines, self._relay, loop)
+            self.say("group", self._isolation.worker.pid)
+        assert self._isolation is not None
+        return self._isolation
+
+    def end_isolation(self) -> None:
+        """Ends the process of users' kernels, if there is one."""
+        if self._isolation:
+            self._isolation.end()
+        self._isolation = None
+
+    def _relay(self, stage: Any, label: str) -> None:
+        """Passes on where the kernel's process is. It is given up there first, and its own threads say where they
+        are."""
+        self.stage = stage
+        if self._watch:
+            self._watch.end()
+        self.say("now", stage, label, GRACE)
 
     def launching(self, _step: str, label: str) -> None:
         """What a stopwatch tells of a call: each has the deadline of a launch of its own."""
@@ -97,18 +167,29 @@ class Service:
         from harness.measure import gate
 
         self.now("load", label)
-        variant = self._loader.load(case, self._on)
+        isolated = self.isolation() if case.kernel else None
+        seeds = tuple(self._seed + seed for seed in options.seeds) if isolated else options.seeds
+        if isolated:  # computed while the kernel's process starts
+            gate.expect(case.problem, options.distributions[0], seeds[0], self._device)
+            name = isolated.worker.call("load", case, label)
+        else:
+            variant = self._loader.load(case, self._on)
+            name = variant.label
         launches_ms: list[float] = []
-        seeds = itertools.cycle(options.scheduler_seeds)
+        orders = itertools.cycle(options.scheduler_seeds)
 
         def launch(tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
-            self.now("launch", label)
-            if options.scheduler_seeds:
-                variant.schedule(next(seeds))
-            start = time.perf_counter()
-            variant.launch(tensors, scalars)
-            self._synchronize()
-            launches_ms.append((time.perf_counter() - start) * 1e3)
+            order = next(orders) if options.scheduler_seeds else None
+            if isolated:
+                launches_ms.append(isolated.launch(case, label, tensors, scalars, order))
+            else:
+                self.now("launch", label)
+                if order is not None:
+                    variant.schedule(order)
+                start = time.perf_counter()
+                variant.launch(tensors, scalars)
+                self._synchronize()
+                launches_ms.append((time.perf_counter() - start) * 1e3)
             self.now("check", label)
 
         self.now("check", label)
@@ -116,24 +197,27 @@ class Service:
             launch,
             case.problem,
             distributions=options.distributions,
-            seeds=options.seeds,
+            seeds=seeds,
             device=self._device,
             repeats=options.repeats,
             padded=options.padded,
             peer=case.is_peer,
             may_leave_out=case.kernel is not None,
         )
-        details = {"label": variant.label, "launch_ms": min(launches_ms)}
+        details = {"label": name, "launch_ms": min(launches_ms)}
         if options.padded:
             details["padded"] = True
         if case.kernel and verdict.left_out:
             details["label"] = f"no {', '.join(verdict.left_out).upper()}"
+        compilers = isolated.worker.call("of_compilers", case) if isolated else variant.of_compilers()
+        if isolated and not verdict.passed:
+            self.end_isolation()  # who knows what else a wrong kernel wrote to
         return {
             "status": verdict.status,
             "reason": verdict.reason,
             "check": verdict.check,
             "numerics": verdict.numerics,
-            **variant.of_compilers(),
+            **compilers,
             "details": details,
         }
 
@@ -154,6 +238,13 @@ class Service:
         from harness.machine import clocks
         from harness.measure import gate, timing
 
+        if any(case.kernel for case in cases.values()):
+            stopwatch = self._stopwatch(cases)
+            source = clocks.device(_uuid()) if self._device == "cuda" else None
+            members = dict.fromkeys((*cases, f"{repeated} again"), print)
+            timings = timing.time_group(members, stopwatch=stopwatch, source=source, **options)
+            rows = {label: asdict(result) for label, result in timings.items()}
+            return self._judged(rows, cases, stopwatch, {name: result.samples_ms for name, result in timings.items()})
         self.now("check", None)
         inputs = self._inputs(cases)
         calls, written = self._prepared(cases, inputs)
@@ -175,7 +266,7 @@ class Service:
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
-        self._connection.send(("partial", rows))
+        self.say("partial", rows)
         if on_gpu:
             for measure in ("launcher", "graph"):
                 for label, case in cases.items():
@@ -188,6 +279,31 @@ class Service:
                         if measure == "launcher"
                         else timing.graph_latency(calls[label], launches=launches)
                     )
+        return rows
+
+    def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:
+        """Of a group with a user's kernel: all of it is timed in that kernel's process."""
+        from harness.measure import verifier
+        from harness.build import loop
+
+        self.now("check", None)
+        problem = next(iter(cases.values())).problem
+        stopwatch = verifier.Stopwatch(self.isolation(loop.build()), problem, self._device)
+        stopwatch.prepare(cases)
+        return stopwatch
+
+    def _judged(
+        self,
+        rows: dict[str, dict[str, Any]],
+        cases: Mapping[str, Case],
+        stopwatch: Stopwatch,
+        samples_ms: Mapping[str, Sequence[float]],
+    ) -> dict[str, dict[str, Any]]:
+        """The rows, with what the verifier has found."""
+        self.now("check", None)
+        medians = {label: statistics.median(samples_ms[label]) for label, case in cases.items() if case.kernel}
+        for label, (status, check, reason) in stopwatch.failures(medians).items():
+            rows[label] |= {"status": status, "check": check, "reason": reason}
         return rows
 
     def _inputs(self, cases: Mapping[str, Case]) -> Inputs:
@@ -242,67 +358,57 @@ class Service:
         from harness.measure import cupti, gate, timing
 
         self.now("check", None)
-        inputs = self._inputs(cases)
-        problem = next(iter(cases.values())).problem
-        operator = operators.of(problem)
-        last, middle, first = (
-            operator.inputs(problem, operator.distributions[0], seed, self._device) for seed in (0, 1, 2)
-        )
-        upcoming = iter((first, middle, last))
+        isolated = any(case.kernel for case in cases.values())
+        timed: dict[str, Callable[[], Any]] = dict.fromkeys((*cases, "empty"), print)
+        if isolated:
+            stopwatch: Any = self._stopwatch(cases)
+        else:
+            inputs = self._inputs(cases)
+            problem = next(iter(cases.values())).problem
+            operator = operators.of(problem)
+            last, middle, first = (
+                operator.inputs(problem, operator.distributions[0], seed, self._device) for seed in (0, 1, 2)
+            )
+            upcoming = iter((first, middle, last))
 
-        def change() -> None:
-            inputs.overwrite(next(upcoming))
+            def change() -> None:
+                inputs.overwrite(next(upcoming))
 
-        change()
-        calls, written = self._prepared(cases, inputs)
-        self.now("launch", None)
-        stopwatch = timing.CudaStopwatch()
-        timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
+            change()
+            calls, written = self._prepared(cases, inputs)
+            self.now("launch", None)
+            stopwatch = timing.CudaStopwatch()
+            timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
         source = clocks.device(_uuid())
-        timings = timing.time_group(
-            timed,
-            stopwatch=stopwatch,
-            min_samples=rounds,
-            target=math.inf,
-            limit=math.inf,
-            notify=self.launching,
-            source=source,
-        )
+        endless: dict[str, Any] = {"min_samples": rounds, "target": math.inf, "limit": math.inf}
+        notify = (lambda step, label: None) if isolated else self.launching
+        timings = timing.time_group(timed, stopwatch=stopwatch, notify=notify, source=source, **endless)
         by_events = {label: result.samples_ms for label, result in timings.items()}
         milliseconds = {label: statistics.median(samples) for label, samples in by_events.items()}
-        loads = [{label: timed[label] for label in load} for load in timing.loads(list(timed), milliseconds)]
+        loads = timing.loads(list(timed), milliseconds)
         self.now("check", None)
-        with clocks.Sampler(source) as sampler:
+        if isolated:
+            trace, numbers = stopwatch.cupti(list(loads), rounds)
+        else:
+            with clocks.Sampler(source) as sampler:
 
-            def rest(seconds: float) -> None:
-                timing.cool(sampler, stopwatch, busy=seconds)
+                def rest(seconds: float) -> None:
+                    timing.cool(sampler, stopwatch, busy=seconds)
 
-            trace, numbers = cupti.record(loads, change, stopwatch.flush, stopwatch.hold, rest, rounds)
+                load_calls = [{label: timed[label] for label in load} for load in loads]
+                trace, numbers = cupti.record(load_calls, change, stopwatch.flush, stopwatch.hold, rest, rounds)
         observed = cupti.judge(trace, numbers)
         gap_ms = milliseconds["empty"] - statistics.median(observed["empty"].samples_ms)
-        rows = {}
+        rows = {label: cupti.fields(observed[label], by_events[label], gap_ms) for label in cases}
+        if isolated:
+            return self._judged(rows, cases, stopwatch, by_events)
         for label, case in cases.items():
             self.now("check", label)
-            rows[label] = cupti.fields(observed[label], by_events[label], gap_ms)
             verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
                 reason = f"{cupti.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
         return rows
-
-    def _load(self, case: Case) -> Any:
-        """The variant of a case, loaded once for all groups of its problem: a peer may compile for seconds."""
-        if any(other.problem != case.problem for other in self._loaded):
-            self._loaded.clear()
-        if case not in self._loaded:
-            self._loaded[case] = self._loader.load(case, self._on)
-        return self._loaded[case]
-
-    def _synchronize(self) -> None:
-        if self._device == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
 
 
 def status_of(error: BaseException, stage: str) -> str:
@@ -371,8 +477,8 @@ def _kernel_clock() -> Any:
         return None
 
 
-def serve(descriptor: int, loader: str, on: str, deadlines: Deadlines) -> None:
-    """Answers requests until the runner hangs up."""
+def serve(descriptor: int, make: Callable[[Connection, Watch], Process], deadlines: Deadlines) -> None:
+    """Answers requests until whoever asks hangs up."""
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
     die_with_parent()
     faulthandler.enable()
@@ -381,23 +487,37 @@ def serve(descriptor: int, loader: str, on: str, deadlines: Deadlines) -> None:
     watch = Watch(deadlines)
     watch.begin("start")
     connection = Connection(descriptor)
-    service = Service(connection, importlib.import_module(loader), on, watch)
-    connection.send(("done", None))
+    process = make(connection, watch)
+    process.say("done", None, None)
     while True:
         watch.end()
         try:
-            method, arguments = connection.recv()
+            token, method, arguments = connection.recv()
         except EOFError:
             return
         try:
-            answer = getattr(service, method)(*arguments)
+            answer = getattr(process, method)(*arguments)
+        except Failed as failure:  # of a process below this one
+            status, reason, details, check = (failure.fields.get(k) for k in ("status", "reason", "details", "check"))
+            more = {**(details or {}), **({"check": check} if check else {})}
+            process.say("failed", (status, reason, more), "elsewhere")
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
-            connection.send(("failed", status_of(error, service.stage), _reason(error), _diagnosis(error)))
+            process.say("failed", (status_of(error, process.stage), _reason(error), _diagnosis(error)))
         else:
-            connection.send(("done", answer))
+            process.say("done", token, answer)
+
+
+def main(descriptor: str, loader: str, on: str, deadlines: str, log: str) -> None:
+    """Answers the runner."""
+    limits = Deadlines(**json.loads(deadlines))
+
+    def make(connection: Connection, watch: Watch) -> Service:
+        return Service(connection, importlib.import_module(loader), on, watch, limits, Path(log))
+
+    serve(int(descriptor), make, limits)
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3], Deadlines(**json.loads(sys.argv[4])))
+    main(*sys.argv[1:])

@@ -11,13 +11,14 @@ import json
 import linecache
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any, Literal
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
+from harness.rows.results import STATUSES
 
 HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
@@ -42,6 +44,11 @@ PACKAGES = {"site-packages", "dist-packages"}
 """Folders of packages, also of the Python that a virtual environment was made from."""
 INNERMOST = 4
 """Functions that a reason names of those that call each other; the log has all."""
+SERVICE = "harness.measure.service"
+LOOK = 0.2
+"""Seconds after which a process that says nothing is looked at: it may have ended."""
+FAILURES = tuple(status for status in STATUSES if status != "passed")
+"""Statuses with which a process may end a call; none says that a kernel is right."""
 LOG_TAIL = 4000
 """Characters of compiler and kernel output that a row keeps; the log has all of it."""
 
@@ -75,14 +82,14 @@ class GateOptions:
 
 class Failed(Exception):
     """A case ended its worker. `fields` are the row's status, reason and details, `label` says which case it was (None
-    when it was none), `stage` what it was doing, `partial` what the worker had delivered before."""
+    when it was none), `stage` what it was doing, `partial` what the worker had delivered before. `elsewhere`: it was
+    another process that ended, and the worker goes on."""
 
-    def __init__(self, fields: dict[str, Any], label: str | None, stage: str, partial: dict[str, Any]) -> None:
+    def __init__(
+        self, fields: dict[str, Any], label: str | None, stage: str, partial: dict[str, Any], *, elsewhere: bool = False
+    ) -> None:
         super().__init__(fields["reason"])
-        self.fields = fields
-        self.label = label
-        self.stage = stage
-        self.partial = partial
+        self.fields, self.label, self.stage, self.partial, self.elsewhere = fields, label, stage, partial, elsewhere
 
 
 class Worker:
@@ -100,6 +107,10 @@ class Worker:
         log: Path,
         deadlines: Deadlines,
         told: Callable[[str, str], object] = lambda stage, label: None,
+        *,
+        module: str = SERVICE,
+        extra: Sequence[str] | None = None,
+        descriptors: Sequence[int] = (),
     ) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -107,25 +118,34 @@ class Worker:
         self._told = told
         self._deadlines = deadlines
         with log.open("ab") as output, theirs:
-            begin = log.stat().st_size
+            self._begin: int | None = log.stat().st_size  # None once it has started
             self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
-                    "harness.measure.service",
+                    module,
                     str(theirs.fileno()),
                     loader,
                     on,
                     json.dumps(asdict(deadlines)),
+                    *([str(log)] if extra is None else extra),
                 ],
                 env={**os.environ, **environment, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *descriptors],
                 start_new_session=True,  # Ctrl-C in the terminal is the runner's to handle
             )
         self._connection = Connection(ours.detach())
+        self._groups = [self._process.pid]
+        if module == SERVICE:
+            self._start()
+
+    def _start(self) -> None:
+        if self._begin is None:
+            return
+        begin, self._begin = self._begin, None
         try:
             self._receive(begin)
         except KeyboardInterrupt:
@@ -134,22 +154,28 @@ class Worker:
         except Failed as failure:
             self.kill()
             raise RuntimeError(
-                f"worker: {failure.fields['reason']}; {failure.fields['details']['log']}; "
+                f"worker: {failure.fields['reason']}; {failure.fields['details'].get('log')}; "
                 f"this is no kernel's fault, `twinkernels doctor` says what is missing"
             ) from None
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Runs a method of service.Service in the process. Raises Failed: the process is gone then, unless the failure
-        was HARMLESS."""
-        begin = self._log.stat().st_size  # before the process can say a word
+        was HARMLESS or elsewhere."""
+        self._start()
+        begin, token = self._log.stat().st_size, secrets.token_hex(8)  # before the process can say a word
         try:
             with contextlib.suppress(BrokenPipeError):  # it died while idle: receiving says how
-                self._connection.send((method, arguments))
-            return self._receive(begin)
+                self._connection.send((token, method, arguments))
+            return self._receive(begin, token)
         except BaseException as error:  # Ctrl-C included: half an answer may be on its way
-            if not (isinstance(error, Failed) and error.fields["status"] in HARMLESS):
+            if not (isinstance(error, Failed) and (error.elsewhere or error.fields["status"] in HARMLESS)):
                 self.kill()
             raise
+
+    @property
+    def pid(self) -> int:
+        """Of the process, and of the group that it began."""
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -157,15 +183,16 @@ class Worker:
         return not self._connection.closed
 
     def kill(self) -> None:
-        """Ends the process and all that it started (compilers)."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """Ends the process and all that it started (compilers, processes of kernels)."""
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
 
-    def _receive(self, log_start: int) -> Any:
-        """The answer to the last call, which the log tells of from `log_start` on. Heartbeats on the way move the
-        deadline."""
+    def _receive(self, log_start: int, token: str | None = None) -> Any:
+        """The answer to the call of this token, which the log tells of from `log_start` on. Heartbeats on the way move
+        the deadline."""
         stage, label = "start", None
         partial: dict[str, Any] = {}
         end = time.monotonic() + self._deadlines.start
@@ -182,25 +209,46 @@ class Worker:
 
         while True:
             try:
-                if not self._connection.poll(max(0.0, end - time.monotonic())):
+                if not self._arrives(end):
                     allowed = getattr(self._deadlines, stage)
                     reason = f"no sign of life for {allowed:g} s (stage {stage}){self._whereabouts()}"
                     raise failed("timeout", reason, deadline_s=allowed)
-                kind, *content = self._connection.recv()
+                said = self._connection.recv_bytes()
             except (EOFError, ConnectionResetError):
                 raise failed("crashed", f"the process ended (stage {stage}): {self._exit()}") from None
-            if kind == "now":
-                stage, label = content
-                if label:
-                    self._told(stage, label)
-                end = time.monotonic() + getattr(self._deadlines, stage)
-            elif kind == "partial":
-                partial.update(content[0])
-            elif kind == "failed":
-                status, reason, more = content
-                raise failed(status, reason, **more)
-            else:
-                return content[0]
+            try:
+                kind, *content = json.loads(said)
+                if kind == "now":
+                    stage, label, *grace = content
+                    if label:
+                        self._told(stage, label)
+                    end = time.monotonic() + getattr(self._deadlines, stage) + sum(grace)
+                elif kind == "partial":
+                    partial.update(content[0])
+                elif kind == "group":
+                    self._groups.append(content[0])
+                elif kind == "failed":
+                    (status, reason, more), *elsewhere = content
+                    failure = failed(FAILURES[FAILURES.index(status)], reason, **more)
+                    failure.elsewhere = bool(elsewhere)
+                    raise failure
+                elif (kind, content[0]) == ("done", token):
+                    return content[1]
+                else:
+                    raise ValueError(kind)
+            except (ValueError, TypeError, LookupError, AttributeError):
+                reason = f"the process answered what nobody asked for: {said[:80]!a}"
+                raise failed("implausible", reason, "forged_answer") from None
+
+    def _arrives(self, end: float) -> bool:
+        """Waits for a word until `end`. Raises EOFError where the process is gone, though a child of its own may hold
+        the connection."""
+        while not self._connection.poll(max(0.0, min(LOOK, end - time.monotonic()))):
+            if self._process.poll() is not None and not self._connection.poll(0.0):
+                raise EOFError
+            if time.monotonic() > end:
+                return False
+        return True
 
     def _whereabouts(self) -> str:
         """`places` of the process; its faulthandler tells the log, whatever the process waits for."""

@@ -54,7 +54,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
             return Fake()
 
     class Connection:
-        def send(self, message: object) -> None:
+        def send_bytes(self, message: bytes) -> None:
             pass
 
     monkeypatch.setattr("harness.measure.gate.gate", gate)

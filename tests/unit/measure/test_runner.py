@@ -32,6 +32,7 @@ from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final
 from tests.conftest import CHECKOUT
+from tests.support.here import Here
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +105,8 @@ def experiment(*names: str, **fields: object) -> Experiment:
     return Experiment("fakes", (PROBLEM,), names, **{**defaults, **fields})
 
 
-def run(path: Path, what: Experiment, **options: object) -> list[dict]:
+def run(path: Path, what: Experiment, *, processes: bool = False, **options: object) -> list[dict]:
+    """`processes`: kernels run in processes of their own, as ever; those that may end them need that."""
     defaults = {
         "on": "cpu",
         "loader": "tests.support.fake_kernels",
@@ -127,6 +129,8 @@ def run(path: Path, what: Experiment, **options: object) -> list[dict]:
             return True
 
     with pytest.MonkeyPatch.context() as patch:
+        if not processes:
+            patch.setattr(session, "Worker", Here)
         if defaults["deadlines"] is options.get("deadlines", DEADLINES):
             patch.setattr(worker, "Connection", Patient)
         return runner.run(what, path=path, **{**defaults, **options})
@@ -135,7 +139,7 @@ def run(path: Path, what: Experiment, **options: object) -> list[dict]:
 @pytest.fixture(scope="module")
 def gate_run(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gate") / "gate.jsonl"
-    assert run(path, experiment(*GATE)) == results.read(path)
+    assert run(path, experiment(*GATE), processes=True) == results.read(path)
     return path
 
 
@@ -183,7 +187,7 @@ def test_a_re_exported_program_is_measured_once(gated: dict[str, dict]) -> None:
 @pytest.fixture(scope="module")
 def timed(fakes: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     path = tmp_path_factory.mktemp("time") / "time.jsonl"
-    return run(path, experiment("zeros", *TIMED, peers=("sdpa_flash",)), modes=("burst",))
+    return run(path, experiment("zeros", *TIMED, peers=("sdpa_flash",)), modes=("burst",), processes=True)
 
 
 def test_what_fails_at_the_gate_is_not_timed(timed: list[dict]) -> None:
@@ -549,7 +553,7 @@ def interrupted_run(path: Path, kernel: str, *signals: signal.Signals) -> list[d
 from pathlib import Path
 from tests.unit.measure import test_runner as t
 with t.registered():
-    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.PATIENT)
+    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.PATIENT, processes=True)
 """
     go = path.with_suffix(".go")
     environment = {**os.environ, "FAKE_GO": str(go)}
@@ -585,7 +589,7 @@ def test_the_first_ctrl_c_ends_a_run_that_is_not_worth_the_wait(tmp_path: Path) 
 from pathlib import Path
 from tests.unit.measure import test_runner as t
 with t.registered():
-    t.run(Path({str(path)!r}), t.experiment("sleeps", "right"), deadlines=t.PATIENT, patient=False)
+    t.run(Path({str(path)!r}), t.experiment("sleeps", "right"), deadlines=t.PATIENT, patient=False, processes=True)
 """
     process = subprocess.Popen([sys.executable, "-c", script], cwd=CHECKOUT)
     log = path.with_suffix(".log")
@@ -657,7 +661,7 @@ def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
 def test_faults_on_the_device_cost_only_the_guilty(tmp_path: Path) -> None:
     what = experiment(*ON_DEVICE, *(name for name in TIMED_ON_DEVICE if name != "right"), peers=("sdpa_flash",))
     deadlines = Deadlines(start=120, load=60, launch=10, check=60)
-    rows = run(tmp_path / "run.jsonl", what, on="gpu", modes=("burst",), deadlines=deadlines)
+    rows = run(tmp_path / "run.jsonl", what, on="gpu", modes=("burst",), deadlines=deadlines, processes=True)
     gates = {row["technique"]: row["status"] for row in rows if row["kind"] == "gate" and "technique" in row}
     timings = {row["technique"]: row["status"] for row in rows if row["kind"] == "timing" and "technique" in row}
     assert gates == {**ON_DEVICE, **dict.fromkeys(TIMED_ON_DEVICE, "passed")}

@@ -1,0 +1,294 @@
+"""What judges a user's kernel, in a process that never imports it: this one makes the inputs, knows the exact result,
+compares, and holds the clock that the reported times must agree with.
+
+The kernel runs in a process of its own, harness.measure.isolated. What comes back from there is bytes of tensors and
+times, never a verdict. Knows no operator.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import operators
+from harness.measure import arenas, timing
+from harness.measure.isolated import SLACK, SLOTS, Place, Shared
+from harness.measure.worker import Deadlines, Worker
+from harness.operators.protocol import Problem, Sample, Verdict
+
+PAGE = 4096
+MOST_COPIES = 64
+"""Copies of inputs: fewer than twice the L2 cache needs where one is smaller than a 64th of that."""
+KEPT = 3
+"""Outputs of timed calls that are compared with the exact result, of each kernel."""
+CPU_WORDS = 2**16
+"""4-byte words that a flush touches on a CPU, whose times nobody compares."""
+LONGEST_BATCH = 32
+"""Calls of one batch under the verifier's clock; twice as many in the second one."""
+CLOCK_SECONDS = 0.02
+CLOCK_FACTOR, CLOCK_SLACK = 1.25, 2.5e-4
+CLOCK_GAP = {"cuda": 1e-5, "cpu": 2e-3}
+"""The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call: on a
+CPU nothing hides what the process does between two calls."""
+CLOCK_TRIES = 3
+Failure = tuple[str, str, str]
+"""Status, check and reason of a row."""
+FLUSHED = "the checksum of the L2 flush is not the one that its key gives: the flush did not run as it should"
+chance = random.SystemRandom()
+
+
+class Isolation:
+    """A process for kernels, started at once; nobody waits for its start before the first call. With `loop`, a build of
+    loop.cpp, it can time."""
+
+    def __init__(
+        self,
+        loader: str,
+        on: str,
+        log: Path,
+        deadlines: Deadlines,
+        told: Callable[[str, str], object],
+        loop: Path | None = None,
+    ) -> None:
+        self.shared, self.times = Shared(), loop is not None
+        theirs_draws, self._draws = os.pipe()
+        self._results, theirs_results = os.pipe()
+        os.set_blocking(self._results, False)
+        theirs = (self.shared.descriptor, theirs_draws, theirs_results)
+        extra = (*map(str, theirs), str(loop or ""))
+        module = "harness.measure.isolated"
+        self.worker = Worker({}, loader, on, log, deadlines, told, module=module, extra=extra, descriptors=theirs)
+        os.close(theirs_draws)
+        os.close(theirs_results)
+
+    def end(self) -> None:
+        """Ends the process and closes what it shared."""
+        self.worker.kill()
+        for descriptor in (self._draws, self._results, self.shared.descriptor):
+            os.close(descriptor)
+
+    def launch(
+        self, case: Any, label: str, tensors: Mapping[str, torch.Tensor], scalars: Any, seed: int | None
+    ) -> float:
+        """Launches the case on these values there, and reads back what all tensors and their surroundings hold then.
+        Returns the milliseconds that it is said to have taken."""
+        places, begin = {}, 0
+        storages = {name: torch.empty(0, dtype=torch.uint8, device=one.device) for name, one in tensors.items()}
+        for name, tensor in tensors.items():
+            size = storages[name].set_(tensor.untyped_storage()).numel()
+            layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+            places[name] = Place(begin, size, str(tensor.dtype).removeprefix("torch."), *layout)
+            begin += -(-size // PAGE) * PAGE
+        self.shared.bytes(0, begin)
+        for name, place in places.items():
+            self.shared.bytes(place.begin, place.bytes).copy_(storages[name])
+        took = self.worker.call("launch", case, label, places, dict(scalars), seed)
+        for name, place in places.items():
+            storages[name].copy_(self.shared.bytes(place.begin, place.bytes))
+        return float(took)
+
+    def batch(self, labels: Sequence[str], spin: int, draws: bytes) -> tuple[list[tuple[float, int, int]], Any]:
+        """Milliseconds, checksum and whether it was queued ahead, of each call; and the strides of their outputs."""
+        os.write(self._draws, draws)
+        strides = self.worker.call("batch", labels, spin)
+        found = os.read(self._results, 16 * len(labels) + 1)
+        if len(found) != 16 * len(labels):
+            raise ValueError(f"timing loop: got {len(found)} bytes of times for {len(labels)} calls")
+        return list(struct.iter_unpack("<dII", found)), strides
+
+
+@dataclass
+class Kept:
+    """Outputs of one timed call, and by how much its inputs had been rolled."""
+
+    shift: int
+    outputs: dict[str, torch.Tensor]
+
+
+@dataclass
+class Stopwatch:
+    """timing.Stopwatch over calls in the kernel's process. `prepare` comes first, `failures` last."""
+
+    isolation: Isolation
+    problem: Problem
+    device: str
+    exposed: set[str] = field(default_factory=set)
+
+    def prepare(self, cases: Mapping[str, Any]) -> None:
+        """Draws the inputs and has every case (label -> case) bound to their copies."""
+        operator = operators.of(self.problem)
+        sample = operator.inputs(self.problem, operator.distributions[0], chance.getrandbits(31), self.device)
+        self._sample, self._cases = sample, cases
+        self._specs = operator.output_specs(self.problem)
+        inputs = arenas.Inputs(operator.input_specs(self.problem), sample)
+        self._dense = {name: arena.dense.clone() for name, arena in inputs.arenas.items()}
+        size = sum(one.numel() for one in self._dense.values())
+        cache = torch.cuda.get_device_properties(0).L2_cache_size if self.device == "cuda" else 4 * CPU_WORDS // 2
+        self._words, copies = 2 * cache // 4, max(2, min(MOST_COPIES, -(-2 * cache // size)))
+        self._flushes: list[tuple[int, int]] = []
+        self._shifts = dict.fromkeys(range(1, copies + 1), 0)
+        self._seen = dict.fromkeys(cases, 0)
+        self.kept: dict[str, list[Kept]] = {label: [] for label in cases}
+        self._spin = 1_000_000
+        self._sizes = {name: arenas.Arena(spec, "cpu").dense.numel() for name, spec in self._specs.items()}
+        self._begin = size
+        self.isolation.shared.bytes(0, size + SLOTS * SLACK * sum(self._sizes.values()))
+        at = 0
+        for one in self._dense.values():
+            self.isolation.shared.bytes(at, one.numel()).copy_(one)
+            at += one.numel()
+        most = max(2 * LONGEST_BATCH, 4 * len(cases) + 8)
+        scalars = dict(sample.scalars)
+        self.isolation.worker.call("prepare", dict(cases), copies, self._words, most, scalars)
+        for copy in self._shifts:
+            self._shifts[copy] = chance.getrandbits(32)
+            self.isolation.worker.call("fill", copy, self._shifts[copy])
+
+    def measure(self, batch: Sequence[tuple[str, object]], notify: timing.Notify) -> list[float]:
+        labels = [label for label, _ in batch]
+        while True:
+            results = self._batch(labels)
+            ahead = all(ahead for _, _, ahead in results)
+            if ahead or self._spin >= timing.CudaStopwatch.LONGEST_SPIN:
+                self.exposed.update(() if ahead else labels)
+                return [milliseconds for milliseconds, _, _ in results]
+            self._spin *= 2
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        if self.device == "cuda":
+            time.sleep(seconds)
+
+    def _batch(self, labels: Sequence[str], *, warm: bool = False) -> list[tuple[float, int, int]]:
+        """One batch. `warm`: without flushes, on inputs that stay; nothing is kept of it."""
+        draws, picked = b"", list[tuple[int, str, int]]()
+        keys = [chance.getrandbits(32) for _ in labels]
+        for number, (label, key) in enumerate(zip(labels, keys, strict=True)):
+            copy, slot, shift = 1 + chance.randrange(len(self._shifts)), 0, chance.getrandbits(32)
+            if not warm and self._keeps(label.removesuffix(" again")) and len(picked) < SLOTS:
+                slot = len(picked) + 1
+                picked.append((number, label.removesuffix(" again"), self._shifts[copy]))
+            draws += struct.pack("<IIIIQ", key, not warm, copy, slot, shift)
+            if not warm:
+                self._shifts[copy] = shift
+        results, strides = self.isolation.batch(labels, self._spin, draws)
+        if not warm:
+            self._flushes += ((key, sum_) for key, (_, sum_, _) in zip(keys, results, strict=True))
+        for slot, (number, label, shift) in enumerate(picked):
+            outputs = self._read(slot, strides[number])
+            if len(self.kept[label]) == KEPT:
+                self.kept[label].pop(chance.randrange(KEPT))
+            self.kept[label].append(Kept(shift, outputs))
+        return results
+
+    def _keeps(self, label: str) -> bool:
+        """Whether the next call of a label is compared: of all its calls each with the same chance."""
+        if label not in self._seen:
+            return False
+        self._seen[label] += 1
+        return chance.randrange(self._seen[label]) < KEPT
+
+    def _read(self, slot: int, strides: Mapping[str, Sequence[int] | None]) -> dict[str, torch.Tensor]:
+        """The outputs in a slot of shared memory. Raises RuntimeError for strides that reach beyond their places."""
+        begin = self._begin + slot * SLACK * sum(self._sizes.values())
+        found = {}
+        for name, spec in self._specs.items():
+            room = self.isolation.shared.bytes(begin, SLACK * self._sizes[name]).clone()
+            begin += SLACK * self._sizes[name]
+            if (steps := strides[name]) is not None:
+                out = room.view(arenas.DTYPES[spec.dtype]).as_strided(spec.shape, [int(step) for step in steps])
+                if not (spec.optional and arenas.is_poison(out)):
+                    found[name] = out
+        return found
+
+    def cupti(self, loads: Sequence[Sequence[str]], rounds: int) -> tuple[list[dict[str, Any]], set[int]]:
+        """What cupti.record returns, of the prepared calls."""
+        shifts = [chance.getrandbits(32) for _ in range(rounds)]
+        trace, fresh = self.isolation.worker.call("cupti", loads, rounds, shifts)
+        return trace, set(fresh)
+
+    def failures(self, milliseconds: Mapping[str, float]) -> dict[str, Failure]:
+        """Label -> what is wrong with it, of all that was timed. The user's kernels, which have their medians here,
+        answer for the process: for the flush, and for the clock."""
+        found: dict[str, Failure] = {}
+        if not self._are_flushed():
+            found |= dict.fromkeys(milliseconds, ("implausible", "flush", FLUSHED))
+        for label in self._cases:
+            if label not in found and (wrong := self._wrong(label)):
+                found[label] = wrong
+        for label, median in milliseconds.items():
+            if label not in found and (late := self._late(label, median)):
+                found[label] = late
+        return found
+
+    def _are_flushed(self) -> bool:
+        words = torch.arange(self._words, dtype=torch.int32, device=self.device)
+        for key, reported in self._flushes:
+            words.bitwise_xor_(_signed(key)).mul_(_signed(0x9E3779B1))
+            words.bitwise_xor_((words >> 15) & 0x1FFFF)
+            if int(words.sum(dtype=torch.int64)) & 0xFFFFFFFF != reported:
+                return False
+        return True
+
+    def _wrong(self, label: str) -> Failure | None:
+        for place, kept in enumerate(self.kept[label]):
+            outputs = {name: out.to(self.device) for name, out in kept.outputs.items()}
+            verdict = self._compare(label, kept.shift, outputs)
+            if not verdict.passed:
+                others = [other.outputs for other in self.kept[label][:place] + self.kept[label][place + 1 :]]
+                if any(_equal(kept.outputs, other) for other in others):
+                    return "wrong", "kept_results", f"timed output: bit by bit that of other inputs; {verdict.reason}"
+                return "wrong", str(verdict.check), f"timed output: {verdict.reason}"
+        return None
+
+    def _compare(self, label: str, shift: int, outputs: Mapping[str, torch.Tensor]) -> Verdict:
+        """The verdict on what a call made of the inputs, rolled as loop.cpp rolls them."""
+        operator = operators.of(self.problem)
+        tensors = {}
+        for number, (name, spec) in enumerate(operator.input_specs(self.problem).items()):
+            dense, units = self._dense[name], self._dense[name].numel() // 16
+            rolled = dense.roll(shift * (2 * number + 1) % 2**64 % units * 16 if units else 0)
+            tensors[name] = rolled.view(arenas.DTYPES[spec.dtype]).as_strided(spec.shape, spec.strides).contiguous()
+        sample = Sample(self._sample.distribution, self._sample.seed, tensors, self._sample.scalars)
+        required = [name for name, spec in self._specs.items() if not spec.optional and name not in outputs]
+        if required:
+            return Verdict(False, "unwritten", f"{', '.join(required)} was not returned", {})
+        expected = operator.exact(self.problem, sample)
+        return operator.compare(outputs, expected, peer=self._cases[label].is_peer)
+
+    def _late(self, label: str, milliseconds: float) -> Failure | None:
+        """What the verifier's own clock says against the reported times: over N and over 2 N calls, so that what
+        happens once a batch is in neither."""
+        calls = max(2, min(LONGEST_BATCH, int(CLOCK_SECONDS * 1e3 / max(milliseconds, 1e-3))))
+        for _ in range(CLOCK_TRIES):
+            walls, told = [], []
+            for number in (calls, 2 * calls):
+                begin = time.monotonic()
+                results = self._batch([label] * number, warm=True)
+                walls.append(time.monotonic() - begin)
+                told.append(sum(result[0] for result in results) / 1e3)
+            wall, reported = walls[1] - walls[0], told[1] - told[0]
+            if wall <= CLOCK_FACTOR * reported + CLOCK_GAP[self.device] * calls + CLOCK_SLACK:
+                return None
+        took = f"{wall * 1e3 / calls:.4f} ms each by the verifier's clock, {reported * 1e3 / calls:.4f} ms as reported"
+        return "implausible", "wall_clock", f"{calls} calls more take {took}"
+
+
+def _signed(word: int) -> int:
+    return word - 2**32 if word >= 2**31 else word
+
+
+def _equal(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        arenas.same_bits(one.contiguous(), second[name].contiguous()) for name, one in first.items()
+    )

@@ -1,0 +1,43 @@
+"""A worker without a process: what the runner asks for is done at once, here. For tests of the runner's decisions; a
+process takes seconds to start."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from harness.measure import service
+from harness.measure.worker import Failed, Worker
+
+
+class Here(Worker):
+    """Takes what Worker takes. A kernel that raises is told as from a process; one that dies takes this one with it."""
+
+    def __init__(self, environment: Any, loader: str, on: str, log: Path, deadlines: Any, told: Any) -> None:
+        self._log, self._begin, self._label = log, None, None
+        log.touch()
+        connection: Any = SimpleNamespace(send=self._take, send_bytes=self._hear, closed=False)
+        self._connection = connection
+        self._service = service.Service(connection, importlib.import_module(loader), on, None, deadlines, log)
+
+    def _take(self, message: tuple[str, str, tuple[Any, ...]]) -> None:
+        _, self._method, self._arguments = message
+
+    def _hear(self, message: bytes) -> None:
+        kind, *content = json.loads(message)
+        if kind == "now":
+            self._label = content[1]
+
+    def _receive(self, log_start: int, token: str | None = None) -> Any:
+        try:
+            return getattr(self._service, self._method)(*self._arguments)
+        except Exception as error:
+            stage = self._service.stage
+            fields = {"status": service.status_of(error, stage), "reason": str(error), "details": {"stage": stage}}
+            raise Failed(fields, self._label, stage, {}) from error
+
+    def kill(self) -> None:
+        self._connection.closed = True
