@@ -283,8 +283,8 @@ class Service(Process):
 
     def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:
         """Of a group with a user's kernel: all of it is timed in that kernel's process."""
-        from harness.measure import verifier
         from harness.build import loop
+        from harness.measure import verifier
 
         self.now("check", None)
         problem = next(iter(cases.values())).problem
