@@ -243,7 +243,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
     Appends one line of JSON per case to `result`."""
     import torch
 
-    from harness.measure import arenas, service
+    from harness.measure import arenas, process
 
     for case in cases:
         problem, stage = case.problem, "load"
@@ -260,7 +260,7 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
             fields = {"status": "passed", **variant.of_compilers()}
         except Exception as error:
             reason = scrub(f"{type(error).__name__}: {error}").split("\n")[0]
-            fields = {"status": service.status_of(error, stage), "reason": reason}
+            fields = {"status": process.status_of(error, stage), "reason": reason}
         with result.open("a") as file:
             file.write(json.dumps(fields) + "\n")
 

@@ -188,11 +188,10 @@ def outcome(case: Case, arch: str) -> dict[str, str]:
             launch_triton(case)
     except Exception as error:
         from harness.machine import environment
-        from harness.measure import service  # these import torch
 
         traceback.print_exc()
         reason = environment.scrub(f"{type(error).__name__}: {error}").split("\n")[0]
-        return {"status": service.status_of(error, "launch"), "reason": reason}
+        return {"status": process.status_of(error, "launch"), "reason": reason}
     return {"status": "passed"}
 
 

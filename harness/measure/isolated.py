@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from harness import operators
-from harness.measure import arenas, service
+from harness.measure import arenas, process
 from harness.measure.worker import Deadlines
 
 SLOTS = 2
@@ -78,7 +78,7 @@ ABOUT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(Output))
 
 
-class Kernels(service.Process):
+class Kernels(process.Process):
     """What the verifier may ask for."""
 
     def open(self, shared: int, draws: int, results: int, loop: str | None) -> None:
@@ -250,13 +250,13 @@ def _whole(name: str, out: torch.Tensor, most: int) -> Output:
 def main(descriptor: str, loader: str, on: str, deadlines: str, *opened: str) -> None:
     """Answers the verifier until it hangs up."""
 
-    def make(connection: Any, watch: service.Watch) -> Kernels:
+    def make(connection: Any, watch: process.Watch) -> Kernels:
         kernels = Kernels(connection, importlib.import_module(loader), on, watch)
         shared, draws, results, loop = opened
         kernels.open(int(shared), int(draws), int(results), loop or None)
         return kernels
 
-    service.serve(int(descriptor), make, Deadlines(**json.loads(deadlines)))
+    process.serve(int(descriptor), make, Deadlines(**json.loads(deadlines)))
 
 
 if __name__ == "__main__":

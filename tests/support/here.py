@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.measure import service
+from harness.measure import process, service
 from harness.measure.worker import Failed, Worker
 
 
@@ -36,7 +36,7 @@ class Here(Worker):
             return getattr(self._service, self._method)(*self._arguments)
         except Exception as error:
             stage = self._service.stage
-            fields = {"status": service.status_of(error, stage), "reason": str(error), "details": {"stage": stage}}
+            fields = {"status": process.status_of(error, stage), "reason": str(error), "details": {"stage": stage}}
             raise Failed(fields, self._label, stage, {}) from error
 
     def kill(self) -> None:

@@ -25,7 +25,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment, Technique, Tile
 from harness.machine import environment
-from harness.measure import runner, service, session, worker
+from harness.measure import process, runner, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
@@ -611,14 +611,14 @@ def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
     class OutOfResources(Exception):  # as triton.runtime.errors names it
         pass
 
-    status = service.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
+    status = process.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
     assert status == "unsupported"
     assert status in worker.HARMLESS
 
 
 def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
-    assert service.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
-    assert service.status_of(RuntimeError("something else"), "launch") == "launch_error"
+    assert process.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
+    assert process.status_of(RuntimeError("something else"), "launch") == "launch_error"
 
 
 def test_a_problem_larger_than_memory_is_no_crash() -> None:
@@ -626,13 +626,13 @@ def test_a_problem_larger_than_memory_is_no_crash() -> None:
 
     with pytest.raises(RuntimeError) as refusal:
         torch.empty(2**60)
-    assert service.status_of(refusal.value, "check") == "out_of_memory"
+    assert process.status_of(refusal.value, "check") == "out_of_memory"
 
 
 @pytest.mark.parametrize("stage", ["load", "launch", "check"])
 def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
-    assert service.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
-    assert service.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
+    assert process.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
+    assert process.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
 
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
