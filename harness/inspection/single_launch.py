@@ -188,6 +188,7 @@ def outcome(case: Case, arch: str) -> dict[str, str]:
             launch_triton(case)
     except Exception as error:
         from harness.machine import environment
+        from harness.measure import process  # these import torch
 
         traceback.print_exc()
         reason = environment.scrub(f"{type(error).__name__}: {error}").split("\n")[0]
