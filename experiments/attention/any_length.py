@@ -16,6 +16,7 @@ from itertools import product
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
+from harness.setup.script import become
 
 LENGTHS = (
     *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),
@@ -51,6 +52,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

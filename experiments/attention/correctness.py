@@ -15,6 +15,7 @@ from itertools import product
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="correctness",
@@ -48,6 +49,4 @@ WITHOUT_GPU = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("check")

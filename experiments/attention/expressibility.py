@@ -10,6 +10,7 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.entries import Experiment
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="expressibility",
@@ -21,6 +22,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("expressibility")

@@ -18,6 +18,7 @@ from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.attention.gap import SQUARE
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((16_384, 4096, 1024), (128, 64))
 PERSISTENT = ("persistent", "without_second_q_buffer")
@@ -46,6 +47,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -11,6 +11,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hatches",
@@ -22,6 +23,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

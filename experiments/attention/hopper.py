@@ -14,6 +14,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096, 1024, 16_384, 512))
 
@@ -33,6 +34,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

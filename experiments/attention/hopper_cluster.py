@@ -11,6 +11,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = tuple(problem for problem in Problem.comparison_grid((4096, 1024, 16_384), (64, 128)) if not problem.causal)
 
@@ -27,6 +28,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

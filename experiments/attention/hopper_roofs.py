@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention import roofs
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_roofs",
@@ -44,6 +45,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

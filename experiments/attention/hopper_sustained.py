@@ -12,6 +12,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_sustained",
@@ -24,6 +25,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -13,6 +13,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -26,6 +27,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -13,6 +13,7 @@ from itertools import product
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="over_fa2",
@@ -27,6 +28,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
+from harness.setup.script import become
 
 SEED = 2026
 COUNT = 1000
@@ -61,6 +62,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

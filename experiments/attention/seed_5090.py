@@ -12,6 +12,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 NARROW, SQUARE = Tile(64, 32), Tile(64, 64)
 
@@ -74,6 +75,4 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

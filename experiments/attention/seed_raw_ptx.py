@@ -12,6 +12,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 SMALL, SQUARE, LONG, TALL = Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 64)
 
@@ -91,6 +92,4 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = tuple(
     Problem.square(1, 16, 1024, head_dim, dtype=dtype) for head_dim in (64, 128) for dtype in ("fp16", "bf16")
@@ -33,6 +34,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

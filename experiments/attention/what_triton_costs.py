@@ -14,6 +14,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 MATRIX = (
     *("tma_swizzle", "padded_rows", "l2_grid_order", "lazy_rescale", "xor_swizzle", "mbarrier_ring"),
@@ -31,6 +32,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -16,6 +16,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096, 16_384), (128, 64))
 EXPERIMENT = Experiment(
@@ -31,6 +32,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run", EXPERIMENT.name)

@@ -14,10 +14,8 @@ from harness.build.cuda import (
 )
 from harness.build.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
 from harness.build.loading import available, load
-from harness.build.peers import PeerVariant
-from harness.build.triton import compile_triton
-from harness.build.variables import environment_of
-from harness.build.variant import Variant
+from harness.build.triton import compile_triton, environment_of
+from harness.build.variant import PeerVariant, Variant
 from harness.catalog.cases import Case, same_program, source_sha256
 from harness.operators.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
 

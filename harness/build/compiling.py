@@ -9,8 +9,7 @@ from typing import Any
 
 from harness.build import cubins, machine_code
 from harness.build.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
-from harness.build.triton import compile_triton
-from harness.build.variables import environment_of, require_environment
+from harness.build.triton import compile_triton, environment_of, require_environment
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.machine import processes
@@ -66,7 +65,7 @@ def inspect(case: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
     """Compiles a case for `arch`, here or not, and returns its row's `code`, `compiler` and `mma`.
 
     `ptxas` "shared" assembles Triton's PTX with nvcc's ptxas instead of Triton's own. Triton reads its environment
-    once, so a process needs variants.environment_of(case) from its start and keeps to one `ptxas`.
+    once, so a process needs build.environment_of(case) from its start and keeps to one `ptxas`.
     Raises RuntimeError when the environment differs, ValueError for another `ptxas`, and what the compilers raise.
     """
     if ptxas not in ("bundled", "shared"):

@@ -2,8 +2,8 @@
 
     python -m harness.build.cubin_child CASE FOLDER
 
-CASE is JSON: operator, technique, backend, problem, tile, arch. FOLDER gets `cubin` and `launch.json`, as
-variants.cubins reads them. The order of the parameters is that of Triton's launchers: a tensor map is followed by the
+CASE is a pickled (case, architecture), in hexadecimal digits. FOLDER gets `cubin` and `launch.json`, as
+build.cubins reads them. The order of the parameters is that of Triton's launchers: a tensor map is followed by the
 sizes and strides of its tensor, and all by two pointers to scratch memory. It is compared with the parameters that the
 PTX declares.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pickle
 import re
 import site
 import sys
@@ -26,16 +27,11 @@ MANY = 2**20
 def main(request: str, folder: str) -> None:
     for place in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         site.addsitedir(place)  # runs the .pth files there: a plugin of Triton's registers itself by one
-    from harness import operators
-    from harness.build import machine_code, tritons, variables
+    from harness.build import machine_code, tritons
     from harness.build import triton as language
-    from harness.catalog.cases import Case
-    from harness.catalog.entries import Tile
 
-    asked = json.loads(request)
-    problem, tile = operators.problem_of(asked["problem"], asked["operator"]), Tile.from_dict(asked["tile"])
-    case, arch = Case("inspect", asked["technique"], asked["backend"], problem, tile), asked["arch"]
-    variables.require_environment(case)
+    case, arch = pickle.loads(bytes.fromhex(request))
+    language.require_environment(case)
     specialized = language.specialized(case, arch)
     kernel = language.compile_triton(case, arch)
     compiler = machine_code.triton_compiler(kernel)

@@ -18,6 +18,7 @@ import hashlib
 import importlib
 import json
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.build import cubin_child, cuda_driver, tritons
-from harness.build.variables import environment_of
+from harness.build.triton import environment_of
 from harness.build.variant import Call, Variant
 from harness.catalog import sources
 from harness.catalog.cases import Case, source_sha256
@@ -67,7 +68,7 @@ def compile(case: Case, arch: str) -> dict[str, Any]:
     except tritons.MissingTriton as error:
         raise Unsupported(str(error)) from None
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", cubin_child.__name__, json.dumps(_request(case, arch)), place]
+        command = [sys.executable, "-m", cubin_child.__name__, pickle.dumps((case, arch)).hex(), place]
         environment = {**variables, **(environment_of(case) or {})}
         try:
             done = subprocess.run(
@@ -119,12 +120,6 @@ def _identity(case: Case, arch: str) -> dict[str, str]:
         "source_sha256": str(source_sha256(case)),
         "format": hashlib.sha256(sources.code(Path(cubin_child.__file__)).encode()).hexdigest(),
     }
-
-
-def _request(case: Case, arch: str) -> dict[str, Any]:
-    assert case.tile is not None
-    described = {"operator": case.problem.operator, "problem": case.problem.to_dict(), "tile": case.tile.to_dict()}
-    return {"technique": case.technique, "backend": case.backend, **described, "arch": arch}
 
 
 def _file(case: Case, arch: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,22 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: boo
         return build.build(cuda_file(case), constants(case, packed=packed), arch, inline=inline)
     except build.CompileError as error:
         raise CompileError(f"{case}: {error}") from None
+
+
+def assembly(kernel: str | Path, defines: Mapping[str, int], arch: str) -> tuple[str, str, str]:
+    """PTX, machine code and cuobjdump's line of resources of a kernel's file, without a GPU. Raises CompileError,
+    ToolchainError."""
+    from cuda_kernels import assembly, build
+
+    try:
+        ptx, cubin = assembly.assemble(kernel, defines, arch)
+    except build.CompileError as error:
+        raise CompileError(str(error)) from None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        sass, usage = (machine_code.listing(Path(file.name), option) for option in ("-sass", "-res-usage"))
+    return ptx, sass, usage
 
 
 def cuda_compiler(built: Any) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from harness.build.cubins import CubinVariant
 from harness.build.cuda import CudaVariant, gpu_arch
 from harness.build.cuda_on_cpu import CpuCudaVariant
 from harness.build.own import OwnFunction
-from harness.build.peers import PeerVariant
 from harness.build.triton import TritonVariant
-from harness.build.variant import Variant
+from harness.build.variant import PeerVariant, Variant
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined
 from harness.operators.errors import Unsupported

@@ -13,7 +13,7 @@ from typing import Any
 from harness import operators
 from harness.build import compiling, machine_code
 from harness.build.cuda import constants
-from harness.build.variables import environment_of
+from harness.build.triton import environment_of, twin_in
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
@@ -182,8 +182,6 @@ def _compile_cuda(case: Case, arch: str, front_end: str) -> str:
 
 def _specialization(case: Case, arch: str) -> str:
     """What tells one program of a kernel at a tile from another; for a Triton that is not installed, the problem."""
-    from harness.build.triton import twin_in
-
     if case.backend in techniques.AS_CUBINS:
         return case.problem.slug
     assert case.technique is not None

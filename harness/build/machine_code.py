@@ -125,17 +125,38 @@ def disassemble(path: Path, cache: Path = CACHE) -> Binary:
     return binary
 
 
+def listing(path: Path, *options: str) -> str:
+    """What cuobjdump prints of a cubin, a shared library or an executable. Raises DisassemblerError."""
+    if not path.is_file():
+        raise DisassemblerError(f"{path.name}: got no regular file, expected a library or cubin")
+    done = subprocess.run([disassembler(), *options, str(path)], capture_output=True, text=True)
+    if done.returncode:
+        raise DisassemblerError(f"{disassembler().name} {path.name}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main_loops(path: Path) -> list[dict[str, Any]]:
+    """{kernel, main_loop} of every kernel of a binary that has wgmma and exponentials in a loop. main_loop is what
+    instruction_order.read says: of several such loops the shortest, the steps without a mask. Raises DisassemblerError.
+    """
+    _, *found = re.split(r"^\s*Function : (\S+)$", listing(path, "-sass"), flags=re.MULTILINE)
+    if not found:
+        raise DisassemblerError(f"{path.name}: got a file without kernels")
+    loops = zip(found[::2], map(instruction_order.read, found[1::2]), strict=True)
+    return [{"kernel": name, "main_loop": loop} for name, loop in loops if loop]
+
+
 def _disassemble(path: Path) -> Binary:
-    done = subprocess.run([disassembler(), "-sass", "-res-usage", str(path)], capture_output=True, text=True)
-    usage = [tuple(map(int, found)) for found in _USAGE.findall(done.stdout)]
-    archs = set(re.findall(r"^\s*(?:code for|\.target) sm_(\d+)", done.stdout, re.MULTILINE))
-    if done.returncode or not usage or len(archs) != 1:
-        words = done.stderr.strip() or f"{len(usage)} kernels for {sorted(archs)}, expected one architecture"
+    text = listing(path, "-sass", "-res-usage")
+    usage = [tuple(map(int, found)) for found in _USAGE.findall(text)]
+    archs = set(re.findall(r"^\s*(?:code for|\.target) sm_(\d+)", text, re.MULTILINE))
+    if not usage or len(archs) != 1:
+        words = f"{len(usage)} kernels for {sorted(archs)}, expected one architecture"
         raise DisassemblerError(f"{disassembler().name} {path.name}: {words}")
     reserved = RESERVED_SHARED_MEMORY if int(archs.pop()) >= 90 else 0
     registers, stack, shared = (max(column) for column in zip(*usage, strict=True))
-    counts, digest = _count(done.stdout)
-    loop, moved = instruction_order.read(done.stdout), instruction_order.setmaxnreg(done.stdout)
+    counts, digest = _count(text)
+    loop, moved = instruction_order.read(text), instruction_order.setmaxnreg(text)
     return Binary(registers, stack, max(shared - reserved, 0), counts, digest, loop, moved)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,18 +50,10 @@ def build_roof(roof: Roof, arch: str) -> BuiltRoof:
         raise CompileError(f"{roof.name}: {error}") from None
     shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
     code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
-    missing = [*code.get("remarks", []), *unheld(roof, listing(built.library))]
+    missing = [*code.get("remarks", []), *unheld(roof, machine_code.listing(built.library, "-sass"))]
     if code["spill_bytes"]:
         missing.append(f"{code['spill_bytes']} bytes of local memory, expected none")
     return BuiltRoof(built.library, code, cuda_compiler(built), missing, built.seconds)
-
-
-def listing(library: Path) -> str:
-    """The machine code as cuobjdump prints it. Raises DisassemblerError when there is none."""
-    done = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True)
-    if done.returncode:
-        raise machine_code.DisassemblerError(f"cuobjdump {library.name}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def unheld(roof: Roof, sass: str) -> list[str]:

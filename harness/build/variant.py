@@ -1,4 +1,4 @@
-"""What every loaded case offers, whatever its language."""
+"""What every loaded case offers, whatever its language; and library peers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Variant:
         """Orders warps, lanes and blocks of the launches to come, where the CPU runs them; 0 is the plain order."""
 
     def code(self) -> dict[str, Any] | None:
-        """The `code` of a row (variants.machine_code.read). None for peers."""
+        """The `code` of a row (build.machine_code.read). None for peers."""
         return None
 
     def of_compilers(self) -> dict[str, Any]:
@@ -83,3 +83,22 @@ class Variant:
         import torch
 
         return torch.zeros(self.workspace_bytes, dtype=torch.uint8, device=device)
+
+
+class PeerVariant(Variant):
+    """What the operator's `peer` loads. `launch` copies outputs that lie elsewhere; `bind` does not."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        assert self.operator.peer is not None
+        self.peer = self.operator.peer(case.backend, case.problem)
+        self.label, self.compiler, self.compile_s = self.peer.label, self.peer.compiler, self.peer.compile_s
+
+    def launch(self, tensors: Tensors, scalars: Scalars) -> None:
+        for name, out in self.bind(tensors, scalars)().items():
+            if out is not None and out is not tensors[name]:
+                tensors[name].copy_(out.reshape(tensors[name].shape))
+
+    def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
+        self._check(tensors, scalars)
+        return self.peer.bind(tensors, scalars)

@@ -280,12 +280,11 @@ def inspect(
 
 def main_loops_of(binary: Path, as_json: bool) -> NoReturn:
     """Prints what of the softmax each kernel of a library issues under a product, and exits."""
-    from harness.build.machine_code import DisassemblerError
-    from harness.inspection import binaries
+    from harness.build import machine_code
 
     try:
-        found = binaries.main_loops(binary)
-    except DisassemblerError as error:
+        found = machine_code.main_loops(binary)
+    except machine_code.DisassemblerError as error:
         raise typer.BadParameter(f"--binary: {error}; name a library or cubin with CUDA kernels") from None
     if not found:
         raise typer.BadParameter(

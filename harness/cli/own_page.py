@@ -74,7 +74,7 @@ def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
 def compiled(case: Case) -> Row:
     """A row of kind code: what nvcc makes of the user's .cu file, and the bank conflicts that a CPU counts."""
     from harness.build import CompileError, LaunchError, Unsupported, compiling
-    from harness.inspection import memory
+    from harness.inspection import survey
     from harness.machine.environment import headline
 
     about = making.about(case, on="cpu", source_sha256=None, arch=ARCH)
@@ -83,7 +83,7 @@ def compiled(case: Case) -> Row:
     except RuntimeError as error:  # it does not compile, or there is no compiler
         return {**about, "kind": "code", "status": "compile_error", "reason": headline(str(error))}
     try:
-        counted = memory.count(replace(case, problem=case.problem.smaller))
+        counted = survey.count(replace(case, problem=case.problem.smaller))
         row["details"] = {"totals": counted["details"]["totals"]}
     except (Unsupported, CompileError, LaunchError):
         pass  # the gate's row says what is wrong with it

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,12 +37,18 @@ FEW = 8
 """Cells that a message names."""
 
 
-def report(names: Names = None) -> None:
+def report(
+    names: Names = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compile every kernel for all problems and architectures.")
+    ] = False,
+) -> None:
     """Compile, check and inspect the kernels, time them if there is a GPU, and build reports/site/index.html.
 
-    The first site, from recorded rows, is there within a minute or two; what is computed here joins it. With names,
-    only these techniques are looked at, and their pages are drawn first. Work that an earlier report or run did with
-    the same kernels and compilers is not repeated. The site is built even if a kernel fails; the exit code is 1 then.
+    The first site, from recorded rows, is there within a minute; what is computed here joins it. With names, only these
+    techniques are looked at, and their pages are drawn first. Each kernel is compiled for one problem and the GPU of
+    the recorded rows. Work that an earlier report or run did with the same kernels and compilers is not repeated. The
+    site is built even if a kernel fails; the exit code is 1 then.
     """
     wanted = chosen(names)
 
@@ -58,7 +64,7 @@ def report(names: Names = None) -> None:
     if not names and not (SITE / "index.html").is_file():
         console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment(operator_of(names).experiment("ladder")), techniques=wanted)
-    read, fresh = looked_at(ladder, description, known)
+    read, fresh = looked_at(ladder, everything, description, known)
     if names:
         for page in drawn_first(wanted):
             console.print(str(page), soft_wrap=True)
@@ -89,12 +95,12 @@ def report(names: Names = None) -> None:
     raise typer.Exit(tables.failed(rows))
 
 
-def looked_at(ladder: Experiment, description: Row, known: ReusableRows) -> tuple[list[Row], int]:
+def looked_at(ladder: Experiment, everything: bool, description: Row, known: ReusableRows) -> tuple[list[Row], int]:
     """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
     are not `known`. They are on disk."""
     from harness.inspection import survey
 
-    cells = [*survey.survey(ladder), *survey.on_cpu(ladder.techniques)]
+    cells = [*survey.survey(ladder, everything), *survey.on_cpu(ladder.techniques)]
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}
     todo = [cell for cell, row in found.items() if row is None]
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}

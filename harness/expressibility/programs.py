@@ -5,13 +5,10 @@ Nothing is launched: no GPU is needed. What was compiled is kept in build/expres
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
@@ -20,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from harness import build, operators
-from harness.build import Case, assembly, tritons
+from harness.build import Case, cuda, tritons
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import child, environments, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
+from harness.machine import processes
 from harness.machine.environment import scrub
 
 KEPT = sources.ROOT / "build" / "expressibility"
@@ -154,13 +152,15 @@ def _run(request: dict[str, object], environment: dict[str, str], forms: list[st
         while todo := [form for form in forms if form not in found]:
             asked.write_text(json.dumps({**request, "forms": todo}))
             answer.write_text("")
-            ended = _process([sys.executable, child.__file__, str(asked), str(answer)], environment, log, Path(place))
+            command = [sys.executable, child.__file__, str(asked), str(answer)]
+            code = processes.run(command, Path(place), environment, log, SECONDS)
             said = _by_form(log.read_text(errors="replace"))
             for line in answer.read_text().splitlines():
                 texts = json.loads(line)
                 form = texts.pop("form")
                 found[form] = {**texts, "words": _words(texts.get("words", ""), said.get(form, ""))}
-            if ended:
+            if code != 0:
+                ended = f"not done within {SECONDS} s" if code is None else processes.ending(code)
                 died = next((form for form in todo if form not in found), None)
                 if died is not None:
                     found[died] = {"words": _words(said.get(died, said.get(None, "")), f"the process ended: {ended}")}
@@ -174,25 +174,6 @@ def _words(*parts: str) -> str:
     return "\n".join([text[:LONGEST_WORDS], *rest])
 
 
-def _process(command: list[str], environment: dict[str, str], log: Path, place: Path) -> str | None:
-    """Runs the command for at most SECONDS. How it ended, None where it succeeded."""
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, env=environment, stdout=stderr, stderr=stderr, cwd=place, start_new_session=True
-        )
-    try:
-        code = process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        return f"not done within {SECONDS} s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}" if code else None
-
-
 def _by_form(stderr: str) -> dict[str | None, str]:
     """Form -> what stderr has of it; None -> what stderr has before the first form."""
     head, *rest = re.split(rf"^{child.BEGIN}", stderr, flags=re.MULTILINE)
@@ -204,11 +185,13 @@ def _cuda(program: Program) -> Texts:
     """The texts of a CUDA program: PTX, machine code and resources."""
     try:
         if isinstance(program, Twin):
-            texts = assembly.twin(case_of(program), program.arch)
+            case = case_of(program)
+            ptx, sass, usage = cuda.assembly(cuda.cuda_file(case), cuda.constants(case), program.arch)
         else:
             assert isinstance(program, CudaProbe)
-            texts = assembly.texts(f"probes/{program.name}", {}, program.arch)
+            ptx, sass, usage = cuda.assembly(f"probes/{program.name}", {}, program.arch)
     except build.CompileError as error:
         return {"words": _words(str(error))}
-    registers, stack, shared = re.findall(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", texts.pop("usage"))[0]
-    return {**texts, "facts": f"shared {shared}\nregisters {registers}\nstack {stack}", "words": ""}
+    registers, stack, shared = re.findall(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", usage)[0]
+    facts = f"shared {shared}\nregisters {registers}\nstack {stack}"
+    return {"ptx": ptx, "sass": sass, "facts": facts, "words": ""}

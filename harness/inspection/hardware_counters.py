@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any
 from harness import build, operators
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, origin
-from harness.inspection import memory, single_launch, tool_session
+from harness.inspection import survey, tool_session
 from harness.machine import cuda_tools
 from harness.machine.environment import scrub
 from harness.measure import groups
@@ -83,7 +84,7 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
         operator = operators.get(techniques.get(name).operator)
         pairs = [(problem, None) for problem in problems]
         if not pairs:
-            usual = [(memory.problem_of(name), None), (operator.benchmark, None)]
+            usual = [(survey.counted_problem(name), None), (operator.benchmark, None)]
             pairs = list(operator.profiled(name)) if operator.profiled else usual
         found += at_reference_tiles("ncu", [name], backends, [problem for problem, tile in pairs if tile is None])
         languages = sources.series(backends, techniques.get(name).path)
@@ -140,7 +141,7 @@ def profile(
     tool = cuda_tools.find("ncu")
     asked, missing = available_metrics(tool)
     request, result, report, log = (folder / name for name in ("request", "result", "report", "log"))
-    request.write_text(json.dumps([single_launch.to_dict(case) for case in cases]))
+    request.write_bytes(pickle.dumps(list(cases)))
     command = [
         *(str(tool), "--profile-from-start", "off", "--target-processes", "application-only"),
         *("--clock-control", "none", "--cache-control", "all", "--metrics", ",".join(asked)),
@@ -148,7 +149,7 @@ def profile(
         *("--export", str(report), "--force-overwrite"),
         *(sys.executable, "-m", "harness.inspection.hardware_counters", str(request), str(result)),
     ]
-    late = cuda_tools.run(command, sources.ROOT, variables, log, deadline) is None
+    late = tool_session.run(command, sources.ROOT, variables, log, deadline) is None
     said = scrub(log.read_text(errors="replace"))
     outcomes = [json.loads(line) for line in result.read_text().splitlines()] if result.is_file() else []
     launches = raw_page(tool, report.with_suffix(".ncu-rep"))
@@ -266,4 +267,4 @@ def launch_all(cases: Iterable[Case], result: Path) -> None:
 
 
 if __name__ == "__main__":
-    launch_all([single_launch.from_dict(data) for data in json.loads(Path(sys.argv[1]).read_text())], Path(sys.argv[2]))
+    launch_all(pickle.loads(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2]))

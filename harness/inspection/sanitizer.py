@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, at_reference_tiles
 from harness.catalog.entries import Tile
 from harness.catalog.sources import ROOT
-from harness.inspection import single_launch, tool_session
+from harness.inspection import tool_session
 from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
 from harness.operators.protocol import Operator
@@ -203,7 +204,7 @@ def launch(
     """One process under the tool, with the packages of `root`; its files are in `folder`."""
     folder.mkdir()
     request, result, report, log = (folder / name for name in ("request", "result", "report.xml", "log"))
-    request.write_text(json.dumps({"case": single_launch.to_dict(check.case), "arch": arch}))
+    request.write_bytes(pickle.dumps((check.case, arch)))
     program = [sys.executable, "-m", "harness.inspection.single_launch", str(request)]
     command = [
         *(str(tool), "--tool", check.tool, *OPTIONS[check.tool]),
@@ -217,8 +218,8 @@ def launch(
         variables |= build.environment_of(check.case) or {}
     start = time.monotonic()
     if check.case.backend == "cuda":  # compilers are not for the tool to watch
-        cuda_tools.run(program, root, variables, log, deadline)
-    exit_code = cuda_tools.run(command, root, variables, log, deadline)
+        tool_session.run(program, root, variables, log, deadline)
+    exit_code = tool_session.run(command, root, variables, log, deadline)
     said = scrub(log.read_text(errors="replace"))
     if exit_code is None:
         found = findings(report)

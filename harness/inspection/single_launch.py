@@ -2,7 +2,7 @@
 
     python -m harness.inspection.single_launch REQUEST [RESULT]
 
-REQUEST is a JSON file, {"case": ..., "arch": ...}; RESULT gets {"status": ..., "reason": ...}. Without RESULT a CUDA
+REQUEST is a pickled (case, architecture); RESULT gets {"status": ..., "reason": ...} as JSON. Without RESULT a CUDA
 kernel is built, so that the next process finds it, and nothing is launched.
 
 A CUDA kernel runs without torch: importing it costs more than all else, and its allocator would place tensors side by
@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import pickle
 import random
 import struct
 import sys
@@ -22,34 +23,15 @@ import traceback
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness import build, operators
 from harness.build import cuda_driver
 from harness.catalog.cases import Case, declined
-from harness.catalog.entries import Tile
 from harness.operators.protocol import TensorSpec
 
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 SCRATCH = TensorSpec((1,), "fp32", 0)
 """Of a workspace only the address is asked."""
-
-
-def to_dict(case: Case) -> dict[str, Any]:
-    """The case for JSON, as `from_dict` reads it."""
-    assert case.tile is not None
-    return {
-        **vars(case),
-        "operator": case.problem.operator,
-        "problem": case.problem.to_dict(),
-        "tile": case.tile.to_dict(),
-    }
-
-
-def from_dict(data: dict[str, Any]) -> Case:
-    data = dict(data)
-    problem = operators.problem_of(data["problem"], data.pop("operator"))
-    return Case(**{**data, "problem": problem, "tile": Tile.from_dict(data["tile"])})
 
 
 class Driver:
@@ -197,8 +179,7 @@ def outcome(case: Case, arch: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    asked = json.loads(Path(sys.argv[1]).read_text())
-    case, arch = from_dict(asked["case"]), asked["arch"]
+    case, arch = pickle.loads(Path(sys.argv[1]).read_bytes())
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(json.dumps(outcome(case, arch)))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from harness import build
+from harness import build, operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, source_sha256
 from harness.catalog.entries import Experiment
@@ -24,9 +24,12 @@ MEASURED = "sm_90a"
 """The architecture of the recorded rows."""
 
 
-def survey(experiment: Experiment) -> list[Cell]:
-    """What a report shows: every problem on the measured architecture, the first problem on the others too."""
+def survey(experiment: Experiment, everything: bool = False) -> list[Cell]:
+    """What a report shows: the first problem on the measured architecture; with `everything`, all problems there and
+    the first on the other architectures too."""
     names, backends, problems = experiment.techniques, experiment.backends, experiment.problems
+    if not everything:
+        return cells(names, backends, problems[:1], (MEASURED,), experiment.name)
     everywhere = cells(names, backends, problems[:1], None, experiment.name)
     return list(dict.fromkeys([*everywhere, *cells(names, backends, problems, (MEASURED,), experiment.name)]))
 
@@ -53,10 +56,29 @@ def cells(
 
 def on_cpu(names: Iterable[str], problems: Sequence[Problem] = ()) -> list[Cell]:
     """The CUDA twin of every technique on the CPU, at its reference tile; by default on the operator's `counted`."""
-    from harness.inspection import memory
-
-    found = ((name, problems or (memory.problem_of(name),)) for name in names)
+    found = ((name, problems or (counted_problem(name),)) for name in names)
     return [(case, None) for name, chosen in found for case in at_reference_tiles("memory", [name], ("cuda",), chosen)]
+
+
+def counted_problem(technique: str) -> Any:
+    """The small problem on which the CPU counts the instructions of a technique."""
+    operator = operators.get(techniques.get(technique).operator)
+    return operator.counted or operator.benchmark.smaller
+
+
+def count(case: Case) -> dict[str, Any]:
+    """Runs a CUDA twin, or a .cu file of the user's, once on the CPU: `compiler` of its row, and `details`, what its
+    instructions cost in shared and global memory at the addresses of this run, as {"sites": ..., "totals": ...}.
+
+    Raises build.Unsupported, CompileError and Diagnosed.
+    """
+    from harness.measure import arenas
+
+    variant = build.load(case, on="cpu")
+    assert isinstance(variant, build.CpuCudaVariant), f"{case}: only CUDA kernels run thread by thread"
+    given = arenas.make(case.problem, operators.of(case.problem).distributions[0], 0, "cpu")
+    details = variant.counters(given, arenas.make_outputs(case.problem, "cpu"))
+    return {"compiler": variant.compiler, "details": details}
 
 
 def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -76,12 +98,11 @@ def inspect(cells: Iterable[Cell], ptxas: str = "bundled") -> Iterator[tuple[Cel
 def inspect_one(case: Case, arch: str | None, ptxas: str) -> dict[str, Any]:
     """Runs in a process of its own environment."""
     from harness.build import compiling
-    from harness.inspection import memory
 
     if reason := declined(case):
         return {"status": "unsupported", "reason": reason}
     try:
-        fields = compiling.inspect(case, arch, ptxas) if arch else memory.count(case)
+        fields = compiling.inspect(case, arch, ptxas) if arch else count(case)
     except build.Unsupported as error:
         return {"status": "unsupported", "reason": scrub(str(error))}
     except build.Diagnosed as error:

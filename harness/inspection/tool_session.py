@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from harness import build
 from harness.catalog.cases import Case, same_program
+from harness.machine import processes
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.session import Session
 from harness.measure.worker import Deadlines
@@ -22,6 +24,12 @@ def session(experiment: str, path: Path) -> Iterator[Session]:
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         yield Session(experiment, "gpu", writer, (), build, Deadlines(), progress, interrupts)
     interrupts.leave(path)
+
+
+def run(command: Sequence[str], root: Path, variables: Mapping[str, str], log: Path, deadline: float) -> int | None:
+    """`processes.run` with the packages of `root`."""
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return processes.run(command, root, {**os.environ, **variables, "PYTHONPATH": path}, log, deadline)
 
 
 def same_programs(cases: Iterable[Case]) -> dict[Case, list[Case]]:

@@ -1,13 +1,10 @@
-"""NVIDIA's own tools: where compute-sanitizer and ncu are, which versions they have, and how they are run."""
+"""NVIDIA's own tools: where compute-sanitizer and ncu are, and which versions they have."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HOW_TO_GET = {
@@ -39,22 +36,3 @@ def version(tool: Path) -> str | None:
     said = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=60).stdout
     lines = (line.split() for line in said.splitlines())
     return next((words[1] for words in lines if words[:1] == ["Version"] and len(words) > 1), None)
-
-
-def run(command: Sequence[str], root: Path, variables: Mapping[str, str], log: Path, deadline: float) -> int | None:
-    """Runs a command on the packages of `root`, its output in `log`: the exit code, or None when it was not done within
-    `deadline` seconds and was killed with all that it had started."""
-    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, **variables, "PYTHONPATH": path}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=root, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        return process.wait(deadline)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -9,10 +9,12 @@ import math
 import multiprocessing
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Literal
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -66,6 +68,28 @@ def answers(
             child.end()
 
 
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path, seconds: float) -> int | None:
+    """Runs a command in `folder`, its output in `log`: the exit code, or None when it was not done within `seconds` and
+    was killed with all that it had started."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def ending(code: int | None) -> str:
+    """SIGSEGV for an exit code of -11, as subprocess and multiprocessing have it."""
+    return signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
+
+
 class Child:
     """A process of an environment of its own that does one job after another."""
 
@@ -106,8 +130,7 @@ class Child:
 
     def _exit(self) -> str:
         self._process.join(5)
-        code = self._process.exitcode
-        return signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
+        return ending(self._process.exitcode)
 
 
 def _serve(connection: Connection, environment: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cuda_kernels.cpu_library import ncu_metrics, totals
 from harness import cli
 from harness.cli import output
-from harness.inspection import memory
+from harness.inspection import survey
 from harness.operators.attention.problem import Problem
 from harness.rows import results
 from tests.support.cpu_run import run
@@ -144,7 +144,7 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
     results.check(row)
     assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("counters", "cpu", "memory", "cuda")
     assert row["status"] == "passed"
-    assert row["problem"] == memory.problem_of("xor_swizzle").to_dict()
+    assert row["problem"] == survey.counted_problem("xor_swizzle").to_dict()
     assert row["details"]["totals"] == totals(row["details"]["sites"])
     assert row["details"]["ncu"] == ncu_metrics(row["details"]["sites"])
     assert "arch" not in row

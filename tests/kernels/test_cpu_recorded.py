@@ -9,7 +9,7 @@ import pytest
 from harness import build
 from harness.build import Case
 from harness.catalog.entries import Tile
-from harness.inspection import memory
+from harness.inspection import survey
 from harness.operators.attention.inspected import COUNTED
 from harness.operators.attention.problem import Problem
 from harness.rows import results
@@ -45,7 +45,7 @@ def test_a_kernel_is_counted_as_by_ncu(row: dict[str, Any]) -> None:
     case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
     if row["source_sha256"] != build.source_sha256(case):
         pytest.skip(f"counted of another version of {name}: inspect --ncu, on a GPU")
-    held = {one.name: one for one in agreement.compared(Counted({**row, **memory.count(case)}, "here"), [row])}
+    held = {one.name: one for one in agreement.compared(Counted({**row, **survey.count(case)}, "here"), [row])}
     differing = {name: one.why for name, one in held.items() if one.why}
     assert agreement.UNEXPLAINED not in differing.values(), differing
     assert "bank conflicts, by address" not in differing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import site
 import sys
 from pathlib import Path
@@ -34,14 +35,10 @@ def main(request: str, *exchanged: str) -> None:
 
     from harness.build import cubin_child, cubins
     from harness.build import triton as language
-    from harness.catalog.cases import Case
-    from harness.catalog.entries import Tile
-    from harness.operators.attention.problem import Problem
     from triton_kernels.attention import specialization
 
-    asked = json.loads(request)
-    problem, tile = Problem.from_dict(asked["problem"]), Tile.from_dict(asked["tile"])
-    case = Case("test", asked["technique"], asked["backend"], problem, tile)
+    case, _ = pickle.loads(bytes.fromhex(request))
+    problem, tile = case.problem, case.tile
     driver = CudaDriver()
     driver.get_current_device, driver.get_current_stream = lambda: 0, lambda device: 0
     driver.get_device_capability = lambda device=0: (9, 0)

@@ -274,7 +274,7 @@ def test_a_file_imports_and_includes_only_what_the_table_allows() -> None:
         ("harness/measure/runner.py", "import triton_kernels.attention.ampere.scalar"),
         ("harness/measure/runner.py", "from cuda_kernels import build"),
         ("harness/setup/doctor.py", "from cuda_kernels import build"),
-        ("harness/build/peers.py", "import pandas"),
+        ("harness/build/variant.py", "import pandas"),
         ("harness/measure/fleet.py", "import ray"),
         ("harness/cli/spreading.py", "def f():\n    import ray"),
         ("triton_kernels/attention/ampere/scalar.py", "from harness.operators.attention.problem import Problem"),

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from harness.build import (
     loading,
     tritons,
 )
-from harness.build.variables import environment_of
+from harness.build.triton import environment_of
 from harness.catalog import sources, techniques
 from harness.catalog import tiles as tiles_of
 from harness.catalog.cases import Case, of_experiment, source_sha256
@@ -96,7 +97,7 @@ def both_launches(case: Case, driver: Path, *exchanged: str) -> dict[str, Any]:
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables["PYTHONPATH"], str(sources.ROOT))))
     variables |= {"LD_LIBRARY_PATH": str(driver), "TRITON_LIBCUDA_PATH": str(driver)}
     variables |= {"FAKE_LIBCUDA_LOG": str(driver / f"{os.getpid()}.log")}
-    request = json.dumps(cubins._request(case, ARCH))
+    request = pickle.dumps((case, ARCH)).hex()
     command = [sys.executable, str(SUPPORT / "both_launches.py"), request, *exchanged]
     done = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

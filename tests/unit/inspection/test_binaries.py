@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,10 @@ def test_a_file_without_such_kernels_is_refused(
     code, said = reading(tmp_path, monkeypatch, text)
     assert code == 2
     assert told in " ".join(said.replace("│", " ").split())
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = CliRunner().invoke(cli.app, ("inspect", "--binary", str(tmp_path / "pipe")))
+    assert done.exit_code == 2
+    assert "got no regular file" in done.output

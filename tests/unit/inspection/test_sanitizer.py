@@ -17,7 +17,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
 from harness.inspection import sanitizer, tool_session
 from harness.inspection.sanitizer import Check
-from harness.machine import cuda_tools
+from harness.machine import cuda_tools, processes
 from harness.operators.attention.inspected import SANITIZED
 from harness.rows import record, results
 from harness.setup import doctor
@@ -240,7 +240,7 @@ def test_the_program_is_killed_with_the_tool(tmp_path: Path, monkeypatch: pytest
                 time.sleep(0.05)
             raise subprocess.TimeoutExpired(self.args, timeout)
 
-    monkeypatch.setattr(cuda_tools.subprocess, "Popen", Process)
+    monkeypatch.setattr(processes.subprocess, "Popen", Process)
     (row,) = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check(), deadline=2.0)
     assert row["status"] == "timeout"
     assert "not done within 2 s" in row["reason"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -104,11 +103,6 @@ def test_a_declined_case_is_unsupported() -> None:
     answer = single_launch.outcome(case(Problem.square(1, 1, 100, 64), "scalar"), "sm_90a")
     assert answer["status"] == "unsupported"
     assert "multiples of the tile" in answer["reason"]
-
-
-def test_a_case_survives_json() -> None:
-    wanted = case(Problem(1, 4, 2, 113, 203, 64, "bf16", True, "bshd"), "lean_mbarrier_ring")
-    assert single_launch.from_dict(json.loads(json.dumps(single_launch.to_dict(wanted)))) == wanted
 
 
 def test_it_does_not_import_torch() -> None:
