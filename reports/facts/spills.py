@@ -54,4 +54,4 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
 
 
 def _is_read(row: Row, data: Dataset) -> bool:
-    return row["code"].get("spill_bytes") is not None and reading.is_current(row, data.hashes)
+    return (row.get("code") or {}).get("spill_bytes") is not None and reading.is_current(row, data.hashes)
