@@ -91,12 +91,3 @@ def unpack(packages: Sequence[str], target: Path) -> None:
         raise RuntimeError(f"pip install {' '.join(packages)}: {done.stderr.strip()[-400:]}")
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
-
-
-def newest() -> str:
-    """The newest release of Triton that the package index has. Raises RuntimeError with pip's words."""
-    done = subprocess.run([sys.executable, "-m", "pip", "index", "versions", "triton"], capture_output=True, text=True)
-    found = re.search(r"Available versions: ([\w.]+)", done.stdout)
-    if done.returncode or not found:
-        raise RuntimeError(f"pip index versions triton: {done.stderr.strip()[-400:] or 'named no version'}")
-    return found[1]

@@ -93,9 +93,6 @@ def compare(
         list[str] | None,
         typer.Option("--technique", help="Only its cases, or those of a kernel of your own; repeat for several."),
     ] = None,
-    only_changed: Annotated[
-        bool, typer.Option("--only-changed", help="Only cases whose kernel, compiler or library differs in NEW.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """SAME, FASTER, SLOWER, AMBIGUOUS, MISSING per case; exit 1 on SLOWER or MISSING, 2 when not comparable.
@@ -113,7 +110,6 @@ def compare(
             RECORDED,
             as_json=as_json,
             techniques=(*own_kernels, *(chosen(rungs) if rungs else ())),
-            only_changed=only_changed,
             console=console,
         )
     )

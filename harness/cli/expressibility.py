@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from harness.expressibility.survey import Todo
     from harness.expressibility.verdicts import Verdict
 
-CHANGED = 3
-"""Exit code of --newest when a claim does not hold in the newest Triton."""
 SIGNS = {"proven": "[green]✓[/]", "refuted": "[red]✗[/]", "broken": "[yellow]![/]", "not run": "·"}
 
 Name = Annotated[
@@ -48,9 +46,6 @@ def expressibility(
     only_recorded: Annotated[
         bool, typer.Option("--recorded", help="Show what recorded rows prove; compile nothing.")
     ] = False,
-    newest: Annotated[
-        bool, typer.Option("--newest", help="Try every claim in the newest Triton of the package index.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what each language can express of each technique, proven by compiling. Needs no GPU.
@@ -61,13 +56,8 @@ def expressibility(
     from harness.build import tritons
     from harness.expressibility import matrix, survey
 
-    if newest:
-        others = {"NAME": name, "--triton": triton, "--rivals": rivals, "--missing": only_missing, "--json": as_json}
-        refuse("--newest", "it names its Triton itself and prints all that changed", others)
     if rivals:
         refuse("--rivals", "it is a whole table, and no Triton compiles it", {"NAME": name, "--triton": triton})
-    if newest:
-        try_newest(install)
     if only_recorded:
         others = {"NAME": name, "--triton": triton, "--missing": only_missing, "--install": install, "--json": as_json}
         refuse("--recorded", "it shows the whole table", others)
@@ -271,24 +261,3 @@ def explained(each: Todo, verdict: Verdict) -> list[str]:
         *([f"  alone    {shown.alone}"] if shown.alone else []),
         f"  verdict  {verdict.state}" + (f": {verdict.reason}" if verdict.reason else ""),
     ]
-
-
-def try_newest(install: bool) -> None:
-    """Every claim of the newest known version, in the newest of the package index; exits 3 when one does not hold."""
-    from harness.build import tritons
-    from harness.expressibility import matrix, survey
-
-    try:
-        version = tritons.newest()
-    except RuntimeError as error:
-        missing(f"--newest: the package index did not answer ({error}); try again with a network")
-    known = matrix.VERSIONS["triton"][-1]
-    newer = None if version in matrix.VERSIONS["triton"] else version
-    asked = [each for each in survey.todo(matrix.CLAIMS, (version,), newer) if each[2] == version]
-    found = judged(asked, install)
-    console.print(f"triton {version}, held against what is claimed of {known if newer else version}")
-    news = [each for each in found if each[1].state != "proven"]
-    for each in news:
-        console.print(*explained(*each), sep="\n", soft_wrap=True, highlight=False)
-    console.print(f"{len(found) - len(news)} of {len(found)} proofs hold")
-    raise typer.Exit(CHANGED if news else 0)

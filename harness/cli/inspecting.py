@@ -44,7 +44,7 @@ from harness.cli.options import (
     require_known,
     where,
 )
-from harness.cli.output import conclude, console, one_off_file, show_failures, write_run
+from harness.cli.output import conclude, console, one_off_file, show_failures
 from harness.machine.progress import Progress
 from harness.rows import results, tables
 
@@ -220,7 +220,6 @@ def inspect(
     tile: Annotated[
         str | None, typer.Option(help="A slug such as 128x128-s2-w8; each technique's reference tile by default.")
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Write rows to reports/runs/, for `record`.")] = False,
     binary: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Read this library or cubin instead."),
@@ -237,20 +236,20 @@ def inspect(
 
     if binary:
         others = {"TECHNIQUE": names, "--backend": backends, "--problem": problem, "--arch": arch, "--ptxas": ptxas}
-        more = {"--on": on, "--ncu": ncu, "--tile": tile, "--save": save}
+        more = {"--on": on, "--ncu": ncu, "--tile": tile}
         refuse("--binary", "a binary is read as it is", {**others, **more})
         main_loops_of(binary, as_json)
     if ncu:
         refuse(
             "--ncu",
             "ncu counts what this GPU runs",
-            {"--arch": arch, "--ptxas": ptxas, "--on": on, "--save": save},
+            {"--arch": arch, "--ptxas": ptxas, "--on": on},
         )
         counted_by_ncu(chosen(names), backends, problem, chosen_tile(tile), as_json)
     if on is On.cpu:
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
-        refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other, "--tile": tile, "--save": save})
+        refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other, "--tile": tile})
         cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
         if problem:
             refuse_hours([case for case, _ in cells])
@@ -272,7 +271,6 @@ def inspect(
         rows,
         lambda rows: Group(*show(rows), *tables.declined(rows)),
         as_json=as_json,
-        path=saved(rows) if save else None,
         checked=True,
         done="compiled" if on is not On.cpu else "counted",
     )
@@ -300,15 +298,6 @@ def main_loops_of(binary: Path, as_json: bool) -> NoReturn:
         console.print(f"  {loop['instructions']} instructions; under a product: {', '.join(counts)}")
         console.print(Text(f"  {loop['sequence']}\n", style="dim"))
     raise typer.Exit
-
-
-def saved(rows: Sequence[dict[str, Any]]) -> Path:
-    """Writes what the compilers made as a run, and returns its file."""
-    from harness.machine import environment
-
-    path = one_off_file("inspect")
-    write_run(path, environment.describe(), rows)
-    return path
 
 
 def inspected(cells: Sequence[survey.Cell], ptxas: str = "bundled") -> list[dict[str, Any]]:

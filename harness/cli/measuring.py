@@ -17,7 +17,6 @@ from harness.catalog.entries import MODES, Experiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
-    AsCsv,
     AsJson,
     Backends,
     Names,
@@ -48,7 +47,7 @@ from harness.cli.options import (
     where,
     within,
 )
-from harness.cli.output import RECORDED, Row, conclude, console, one_off_file, run_file, run_name
+from harness.cli.output import Row, conclude, console, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
 from harness.cli.spreading import Cluster, Gpus, Rows, command, refuse_to_spread
 from harness.operators.protocol import Operator, Problem
@@ -66,15 +65,12 @@ def check(
     backends: Backends = None,
     problem: Problems = None,
     on: Where = None,
-    shard: Shard = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="With --on cpu: run the CUDA kernels under ASan and UBSan.")
     ] = False,
     tile: OwnTile = None,
     operator: OfOperator = None,
     rows_file: Rows = None,
-    gpus: Gpus = None,
-    cluster: Cluster = None,
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,11 +91,7 @@ def check(
         refuse_without("a file", "a twin has its own page", {"--report": report})
     if files and not names:
         refuse(files[0], "a kernel of your own has one backend", {"--backend": backends})
-    spreads = spreading.wanted(gpus, cluster)
-    refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
-    if spreads and on is None and cluster is None:
-        require_gpu()
-    place = "gpu" if cluster and on is None else where(on)
+    place = where(on)
     if place == "cpu" and "gluon" in (backends or ()):
         from harness import build
 
@@ -107,8 +99,8 @@ def check(
             f"--backend: got gluon with --on cpu, but {build.available('gluon', 'cpu')}; "
             "leave it out, or compile it with `twinkernels inspect --backend gluon`"
         )
-    known = load_experiment(of.experiment("correctness"), place).backends
-    wanted = chosen_backends(backends, known, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
+    able = load_experiment(of.experiment("correctness"), place).backends
+    wanted = chosen_backends(backends, able, of=rungs, further=techniques.ON_REQUEST if place == "gpu" else ())
     if sanitize:
         if place == "gpu":
             raise typer.BadParameter("--sanitize: got a GPU, expected --on cpu; `twinkernels sanitize` is for a GPU")
@@ -119,26 +111,16 @@ def check(
         wanted = ("cuda",)
 
     from harness.measure import effort, own, runner
-    from harness.measure.fleet import Work
 
     experiment = correctness(of, place, rungs, wanted)
-    experiment = replace(experiment, peers=() if files else experiment.peers)
     default = (*experiment.problems, *(of.other_problems if files else ()))
-    experiment = replace(experiment, problems=part(chosen_problems(problem, default), shard))
+    problems = chosen_problems(problem, default)
+    experiment = replace(experiment, peers=() if files else experiment.peers, problems=problems)
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
-    if spreads:
-        options = {"--on": "gpu", "--backend": backends, "--problem": problem, "--tile": tile}
-        kernels = [str(kernel) for kernel in mine.kernels]
-        work = Work(command(["check", *names, *kernels], options), experiment.problems, tuple(cases))
-        path = rows_file or one_off_file(experiment.name)
-        rows = spreading.spread(work, path, gpus, cluster)
-        if report:
-            own_page.write(rows, cases, path)
-        conclude(standing(rows, "gate", cases, place), tables.gates, as_json=as_json, checked=True)
     if place == "cpu" and problem:
         refuse_hours(cases)
+    path = rows_file or one_off_file(experiment.name)
     with sanitizers() if sanitize else nullcontext():
-        path = rows_file or one_off_file(run_name(experiment.name, shard))
         rows = runner.run(
             experiment,
             on=place,
@@ -149,23 +131,26 @@ def check(
             selected=cases,
             deadlines=effort.deadlines(cases) if place == "cpu" else None,
         )
-    gates = [row for row in rows if row["kind"] == "gate"]
-    held = results.read(rows_file) if rows_file and rows_file.is_file() else rows
+    held = results.read(path) if rows_file and path.is_file() else rows
     if report:
         own_page.write(held, cases, path)
-    if not gates and (gates := standing(held, "gate", cases, place)):
+    gates = [row for row in rows if row["kind"] == "gate"]
+    if rows_file and not gates:
+        gates = known(held, cases, place)
         typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
-    log = path.with_suffix(".log")
-    conclude(gates, tables.gates, as_json=as_json, log=log, checked=shard is None)
+    conclude(gates, tables.gates, as_json=as_json, log=path.with_suffix(".log"), checked=True)
 
 
-def standing(rows: Iterable[Row], kind: str, cases: Sequence[Case], place: str) -> list[Row]:
-    """The newest verdict of a kind on each of these cases, by each tool that has one: of sources as they are now, where
-    there is one of them."""
+def known(rows: Iterable[Row], cases: Iterable[Case], place: str) -> list[Row]:
+    """The newest gate of each of these cases, of sources as they are now."""
     current = {str(case): source_sha256(case) for case in cases}
-    mine = [row for row in rows if results.what(row) == kind and row["on"] == place and reading.case(row) in current]
-    mine.sort(key=lambda row: row.get("source_sha256") == current[reading.case(row)])
-    return list({(reading.case(row), row.get("tool")): row for row in mine}.values())
+    named = {}
+    for row in rows:
+        if row["kind"] == "gate" and row["on"] == place and not row.get("tool"):
+            name = reading.case(row)
+            if current.get(name, "") == row.get("source_sha256"):
+                named[name] = row
+    return list(named.values())
 
 
 def sanitize(
@@ -181,46 +166,27 @@ def sanitize(
     planted: Annotated[
         bool, typer.Option("--planted", help="Try whether the tools find bugs planted into kernels.")
     ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(callback=within(1), help="Processes at once; default: one for each core.")
-    ] = None,
-    shard: Shard = None,
-    rows_file: Rows = None,
-    gpus: Gpus = None,
-    cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Launch kernels on a GPU under NVIDIA's compute-sanitizer, many processes at once."""
     from harness.inspection import sanitizer
-    from harness.measure.fleet import Work
 
     require_known("--tool", tool or (), sanitizer.OPTIONS)
-    known = (*techniques.SERIES, techniques.HATCH)
-    twins = chosen_backends(backends, known, of=chosen(names), default=techniques.LANGUAGES)
+    every = (*techniques.SERIES, techniques.HATCH)
+    twins = chosen_backends(backends, every, of=chosen(names), default=techniques.LANGUAGES)
     at = chosen_tile(tile)
-    spreads = spreading.wanted(gpus, cluster)
     if planted:
-        refuse("--planted", "its bugs are few", {"--shard": shard, "--gpus": gpus, "--cluster": cluster})
         refuse("--planted", "a bug is planted at its kernel's reference tile", {"--tile": tile})
-    refuse_to_spread(gpus, cluster, {"--shard": shard})
-    if cluster is None:
-        require_gpu()
+    require_gpu()
     tools = tool or list(sanitizer.OPTIONS)
-    problems = part(sanitizer.problems(), shard)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
     else:
-        cases = [case for case in sanitizer.cases(chosen(names), twins, at) if case.problem in problems]
+        cases = sanitizer.cases(chosen(names), twins, at)
         experiment, checks = "sanitizer", [sanitizer.Check(case, name) for name in tools for case in cases]
-    path = rows_file or one_off_file(run_name(experiment, shard))
-    if spreads:
-        options = {"--backend": backends, "--tool": tool, "--tile": tile, "--jobs": jobs}
-        fields = {"tool": tools[0]}
-        work = Work(command(["sanitize", *(names or ())], options), problems, tuple(cases), "sanitizer", fields=fields)
-        rows = standing(spreading.spread(work, path, gpus, cluster), "sanitizer", cases, "gpu")
-        conclude(rows, tables.gates, as_json=as_json, path=path, checked=True)
-    rows = sanitizer.run(checks, experiment, path, jobs=jobs)[1:]
-    conclude(rows, tables.gates, as_json=as_json, path=path, checked=shard is None)
+    path = one_off_file(experiment)
+    rows = sanitizer.run(checks, experiment, path)[1:]
+    conclude(rows, tables.gates, as_json=as_json, path=path, checked=True)
 
 
 def bench(
@@ -244,7 +210,6 @@ def bench(
     mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
     report: Report = False,
     as_json: AsJson = False,
-    as_csv: AsCsv = False,
 ) -> None:
     """Time a few techniques, or a kernel of your own, on this GPU. `run` times whole experiments.
 
@@ -253,7 +218,6 @@ def bench(
     """
     names, files = split(names)
     rungs = chosen(names) if names or not files else ()
-    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
     asked, of = chosen_tile(tile), operator_of(names, problem, operator)
     mine = chosen_kernels(files, asked)
 
@@ -283,7 +247,7 @@ def bench(
     if report:
         own_page.write(rows, cases, path)
     log = path.with_suffix(".log")
-    conclude(rows, tables.timings, as_json=as_json, as_csv=as_csv, log=log, one_off=path)
+    conclude(rows, tables.timings, as_json=as_json, log=log, one_off=path)
 
 
 def run(
@@ -306,38 +270,25 @@ def run(
         int,
         typer.Option(
             callback=within(1),
-            help="Time the fastest kernels of each series in this many processes, on several boards if possible. With "
-            "--missing, recorded processes count.",
+            help="Time the fastest kernels of each series in this many processes, on several boards if possible.",
         ),
     ] = 1,
-    only_missing: Annotated[
-        bool,
-        typer.Option(
-            "--missing",
-            help="Measure only what this GPU's recorded rows lack: new or changed kernels, unsettled times.",
-        ),
-    ] = False,
     rows_file: Rows = None,
     gpus: Gpus = None,
     cluster: Cluster = None,
     as_json: AsJson = False,
-    as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: check every kernel, time those that pass, write rows to reports/runs/."""
     wanted = load_experiment(experiment, (on or On.gpu).value)
-    refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
 
     from harness.machine import environment
     from harness.measure import runner
     from harness.measure.fleet import Work
-    from harness.rows import reusable
 
-    formats: dict[str, Any] = {"as_json": as_json, "as_csv": as_csv}
     if wanted.roofs:
         asked: dict[str, object] = {"--on": on is On.cpu, "--backend": backends, "--shard": shard}
-        asked |= {"--ptxas": ptxas is Ptxas.shared, "--replicates": replicates > 1, "--missing": only_missing}
+        asked |= {"--ptxas": ptxas is Ptxas.shared, "--replicates": replicates > 1}
         refuse(wanted.name, "it measures a multiprocessor, whole", {**asked, "--gpus": gpus, "--cluster": cluster})
-        refuse(wanted.name, "its rows are of no problem", {"--csv": as_csv})
         measure_roofs(wanted, as_json)
     wanted = replace(
         wanted,
@@ -351,16 +302,15 @@ def run(
     if place == "cpu":
         timed = {"--replicates": replicates > 1, "--ptxas": ptxas is Ptxas.shared}
         refuse("--on cpu", "there nothing is timed, nor assembled", timed)
-        refuse("--on cpu", "recorded rows are of GPUs", {"--missing": only_missing})
     if ptxas is Ptxas.shared:
         cubins = {name: name in techniques.AS_CUBINS for name in wanted.backends}
         refuse("--ptxas shared", "a cubin is assembled already", cubins)
         wanted = assembled_by_nvcc(wanted, context)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = rows_file or run_file(name)
-    announce(wanted.name, quiet=as_json or as_csv)
+    announce(wanted.name, quiet=as_json)
     if spreading.wanted(gpus, cluster):
-        options: dict[str, object] = {"--backend": backends, "--missing": only_missing}
+        options: dict[str, object] = {"--backend": backends}
         options |= {"--ptxas": ptxas.value if wanted.assembler else None}
         cases = tuple(of_experiment(wanted, results.slug_of(environment.describe()["gpu"])))
         work = Work(
@@ -370,19 +320,15 @@ def run(
             replicates=replicates,
             fields={"assembler": wanted.assembler} if wanted.assembler else None,
         )
-        conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, **formats)
-    known: list[Row] = []
-    if only_missing:
-        known = reusable.recorded(RECORDED, wanted.name, environment.describe(), reading.checkout_hashes())
+        conclude(spreading.spread(work, path, gpus, cluster), tables.timings, path=path, as_json=as_json)
     rows = runner.run(
         wanted,
         on=place,
         path=path,
         resume=rows_file is not None,
-        reusable=known,
         replicates=replicates,
     )
-    conclude(rows, tables.timings, path=path, **formats)
+    conclude(rows, tables.timings, path=path, as_json=as_json)
 
 
 def announce(experiment: str, *, quiet: bool) -> None:

@@ -104,7 +104,6 @@ Shard = Annotated[
     typer.Option(metavar="I/N", help="Take every Nth problem from the Ith, so that N processes share the work."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each gate and time.")]
 
 
 @contextmanager

@@ -70,7 +70,6 @@ def conclude(
     show: Callable[[list[Row]], RenderableType],
     *,
     as_json: bool = False,
-    as_csv: bool = False,
     path: Path | None = None,
     log: Path | None = None,
     one_off: Path | None = None,
@@ -85,8 +84,6 @@ def conclude(
 
     if as_json:
         print(json.dumps(rows, indent=1))
-    elif as_csv:
-        print(tables.csv(rows), end="")
     else:
         console.print(show(rows))
         show_failures(rows)

@@ -72,14 +72,12 @@ def compare(
     base: DataFrame,
     new: DataFrame,
     recorded: DataFrame,
-    *,
     techniques: Collection[str] = (),
-    only_changed: bool = False,
 ) -> list[Verdict]:
     """One verdict for each case that BASE timed, of these `techniques` or kernels of the user's if any are named.
 
-    All are tables of `frame("timing")`; noise comes from `recorded`, without the runs of NEW. `only_changed` leaves out
-    programs that are the same on both sides. Raises Refused if the GPUs differ, or no case is on both sides.
+    All are tables of `frame("timing")`; noise comes from `recorded`, without the runs of NEW. Raises Refused if the
+    GPUs differ, or no case is on both sides.
     """
     import pandas
 
@@ -111,7 +109,7 @@ def compare(
         if there is None or there.status != "passed":
             why = NO_ROW if there is None else f"{there.status}: {there.reason}"
             found.append(Verdict(case, MISSING, row.ms, reason=why))
-        elif not only_changed or row.program != there.program:
+        else:
             found.append(replace(judged[case_id], case=case))
     return found
 
@@ -232,7 +230,6 @@ def main(
     *,
     as_json: bool = False,
     techniques: Collection[str] = (),
-    only_changed: bool = False,
     console: Console | None = None,
 ) -> int:
     """Compares two files or folders of rows, prints a table or JSON, returns `exit_code`, or 2 if refused. `records` is
@@ -243,7 +240,7 @@ def main(
         found = (
             []
             if sides[0].empty and sides[0].equals(sides[1])
-            else compare(*sides, frame("timing", root=records), techniques=techniques, only_changed=only_changed)
+            else compare(*sides, frame("timing", root=records), techniques)
         )
     except ValueError as refusal:  # no rows, or rows that cannot be compared
         if as_json:
@@ -254,7 +251,7 @@ def main(
     if as_json:
         print(json.dumps({"tally": tally(found), "verdicts": [asdict(verdict) for verdict in found]}, indent=1))
     else:
-        _print(found, console, "no program changed" if only_changed else "no case is timed in either")
+        _print(found, console)
     if (code := exit_code(found)) == 2:
         told = (
             "nothing was judged: `twinkernels run EXPERIMENT --replicates 3` and `record` tell how far times move here"
@@ -278,7 +275,7 @@ def _read(name: str, path: Path) -> DataFrame:
     return table("timing", rows)
 
 
-def _print(found: Sequence[Verdict], console: Console, nothing: str) -> None:
+def _print(found: Sequence[Verdict], console: Console) -> None:
     """A table of every verdict but SAME, the failing ones first, then counts."""
     without_a_row = sorted((one for one in found if one.reason == NO_ROW), key=lambda one: one.case)
     hidden = set(without_a_row[FEW_MISSING:])
@@ -287,7 +284,9 @@ def _print(found: Sequence[Verdict], console: Console, nothing: str) -> None:
         console.print(_table(sorted(shown, key=lambda one: (one.verdict not in FAILING, one.case))))
     if hidden:
         console.print(Text(f"and {len(hidden)} more {MISSING} without a row in NEW; --json has all"))
-    console.print(Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or nothing))
+    console.print(
+        Text(", ".join(f"{count} {kind}" for kind, count in tally(found).items()) or "no case is timed in either")
+    )
     moved = [one.anchors for one in found if BY_THE_RATIO in one.reason and one.anchors is not None]
     if moved:
         middle = float(np.median(moved))

@@ -170,14 +170,6 @@ def is_reference_tile(row: Row) -> bool:
     return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)
 
 
-def same_group(ours: Row, theirs: Row) -> bool:
-    """Whether the two were interleaved in one process."""
-    return ours.get("group") is not None and (ours["group"], ours.get("environment")) == (
-        theirs.get("group"),
-        theirs.get("environment"),
-    )
-
-
 def board(described: Mapping[str, Any]) -> str | None:
     """Which board of its kind an environment's details are of; None where that was not recorded, or without a GPU."""
     uuid: str | None = (described.get("gpu") or {}).get("uuid_sha256")

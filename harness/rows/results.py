@@ -369,22 +369,6 @@ def without_interrupted(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
     return [dict(row) for row in rows if row.get("status") != "interrupted"]
 
 
-def same_code(computed: Iterable[Mapping[str, Any]], recorded: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-    """Compares machine code. For each row in `computed` that `recorded` has too, compiled from the same source by the
-    same compiler for the same cell: the row's key, and whether the instructions are equal."""
-    known = {_compilation(row): row["code"]["sass_sha256"] for row in recorded if row.get("code")}
-    return [
-        (key(row), known[_compilation(row)] == row["code"]["sass_sha256"])
-        for row in computed
-        if row.get("code") and _compilation(row) in known
-    ]
-
-
-def _compilation(row: Mapping[str, Any]) -> str:
-    names = ("technique", "backend", "problem", "tile", "arch", "source_sha256", "compiler")
-    return json.dumps([row.get(name) for name in names], sort_keys=True)
-
-
 def environment_id(description: Mapping[str, Any]) -> str:
     """Twelve hex digits that name a machine and its software."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:12]

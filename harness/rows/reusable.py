@@ -40,21 +40,6 @@ class ReusableRows:
         return self._by_key.get(results.key(row))
 
 
-def recorded(root: Path, experiment: str, description: Mapping[str, Any], hashes: reading.Hashes) -> list[Row]:
-    """Recorded rows, with their environments, that a run of this experiment need not measure again: passed, current,
-    on this kind of GPU and by these compilers and libraries (`description`: environment.describe())."""
-    gpu = results.gpu_slug(description["gpu"]["name"])
-    rows = results.read_recorded(root, gpu, experiment)
-    rows += results.read_recorded(root, gpu, experiment + reading.SHARED_PTXAS)
-    environments = (row for row in rows if row["kind"] == "environment")
-    alike = {row["id"]: row for row in environments if _compilers(row["details"]) == _compilers(description)}
-    measured = (row for row in rows if row.get("environment") in alike)
-    return [
-        *alike.values(),
-        *(row for row in measured if row["status"] == "passed" and reading.is_current(row, hashes)),
-    ]
-
-
 def _same(environment: Row, description: Mapping[str, Any]) -> bool:
     return _machine(environment["details"]) == _machine(description)
 
@@ -66,12 +51,4 @@ def _machine(details: Mapping[str, Any]) -> dict[str, Any]:
         "gpu": [gpu.get(name) for name in ("name", "driver")],
         "system": [system.get(name) for name in ("os", "cpu", "cxx")],
         **{name: details.get(name) for name in ("software", "toolchain", "variables")},
-    }
-
-
-def _compilers(description: Mapping[str, Any]) -> dict[str, Any]:
-    software = description["software"]
-    return {
-        **description["toolchain"],
-        **{name: software[name] for name in ("torch", "cuda_runtime", "cudnn", "triton")},
     }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from csv import writer
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -26,22 +24,6 @@ Rows = Iterable[Row]
 def folding(*names: str) -> list[Column]:
     """Columns that wrap their words in a narrow terminal and never cut them."""
     return [Column(name, overflow="fold") for name in names]
-
-
-def csv(rows: Rows) -> str:
-    """A line for each gate and each timing; nothing about the machine."""
-    names = ("kind", "technique", "backend", "problem", "tile", "mode", "status", "ms", "tflops", "reason")
-    text = io.StringIO()
-    lines = writer(text, lineterminator="\n")
-    lines.writerow(names)
-    for row in rows:
-        if "problem" not in row:
-            continue
-        known = {**row, "technique": name_of(row), "problem": slug(row), "tile": tile_slug(row)}
-        if row.get("samples_ms"):
-            known |= {"ms": median_ms(row), "tflops": tflops(row)}
-        lines.writerow([known.get(name) for name in names])
-    return text.getvalue()
 
 
 def failed(rows: Rows) -> bool:

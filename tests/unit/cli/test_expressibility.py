@@ -98,51 +98,6 @@ def test_the_whole_table_stands_without_the_compilers_that_are_not_here(
         assert {version for *_, version in compiled_by(monkeypatch, rows, **missing)} >= {"3.9.0"}, "asked for by name"
 
 
-def told_of(monkeypatch: pytest.MonkeyPatch, **options: Any) -> int | None:
-    """The exit code of the command."""
-    command = importlib.import_module("harness.cli.expressibility")
-    with pytest.raises(typer.Exit) as end:
-        command.expressibility(**options)
-    return end.value.exit_code
-
-
-@pytest.mark.parametrize(("newest", "held_against"), [("3.10.0", "3.9.0"), ("3.8.0", "3.8.0")])
-def test_every_claim_is_tried_in_the_newest_triton_and_what_fails_is_the_news(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], newest: str, held_against: str
-) -> None:
-    """The package index and the compilers are fakes: one proof of the newest version fails, or none."""
-    failing: set[str] = set()
-    asked: list[Todo] = []
-
-    def judged(todo: list[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
-        asked[:] = todo
-        return [(each, Verdict(verdicts.REFUTED if each[1].name in failing else verdicts.PROVEN)) for each in todo]
-
-    monkeypatch.setattr(importlib.import_module("harness.cli.expressibility"), "judged", judged)
-    monkeypatch.setattr(tritons, "newest", lambda: newest)
-    assert told_of(monkeypatch, newest=True) == 0
-    assert {version for _, _, version in asked} == {newest}
-    assert {claim for claim, _, _ in asked} >= {claim for claim in CLAIMS if claim.cell == ("tma_store", "gluon")}
-    assert all(held_against in claim.holds_for for claim, _, _ in asked)
-    said = capsys.readouterr().out
-    assert f"triton {newest}, held against what is claimed of {held_against}" in said
-    assert f"{len(asked)} of {len(asked)} proofs hold" in said
-    failing.add("TMA store in Gluon")
-    assert told_of(monkeypatch, newest=True) == 3
-    said = capsys.readouterr().out
-    assert "\nTMA store in Gluon: " in said
-    assert f"{len(asked) - 1} of {len(asked)} proofs hold" in said
-
-
-def test_without_an_index_there_is_no_news(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def no_network() -> str:
-        raise RuntimeError("pip index versions triton: no route to host")
-
-    monkeypatch.setattr(tritons, "newest", no_network)
-    assert told_of(monkeypatch, newest=True) == 2
-    assert "no route to host" in capsys.readouterr().err
-
-
 def test_a_proof_that_was_missing_is_written_for_one_technique_too(monkeypatch: pytest.MonkeyPatch) -> None:
     command = importlib.import_module("harness.cli.expressibility")
     wrote: list[Todo] = []

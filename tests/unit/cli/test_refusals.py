@@ -124,7 +124,6 @@ def test_a_refusal_takes_half_a_second() -> None:
             "N at most 5, the number of problems",
         ),
         (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
-        (("check", "--on", "cpu", "--shard", "2"), "--shard: got '2'", "I/N"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
@@ -148,8 +147,9 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("build", "--grid", "--experiment", "ladder"), "--experiment: got it with --grid"),
         (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
-        (("expressibility", "--newest", "--json"), "--json: got it with --newest"),
         (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
+        (("run", "ladder", "--rows", "x.log"), "expected a name such as run.jsonl"),
+        (("history", "cuda", "--plot", "new/cell.svg"), "--plot: got 'new', where nothing can be written (No such"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
@@ -161,6 +161,7 @@ def test_an_option_that_would_do_nothing_is_refused(
     code, printed = invoke(*arguments)
     assert code == 2
     assert said in printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.jsonl", "mine.py"]
 
 
 @pytest.mark.parametrize("gpus", ["2", "3"])
@@ -168,7 +169,7 @@ def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch
     """Ray takes any number for what the host has."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    code, said = invoke("check", "scalar", "--gpus", gpus)
+    code, said = invoke("tune", "scalar", "--gpus", gpus)
     assert code == 2
     assert f"--gpus: got {gpus}, expected all or a number up to 1" in " ".join(said.replace("│", " ").split())
 
@@ -216,7 +217,6 @@ def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
         (("--ncu", "--on", "gpu"), "--on: got it with --ncu"),
         (("--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
-        (("--ncu", "--save"), "--save: got it with --ncu"),
     ],
 )
 def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...], refused: str) -> None:
@@ -348,12 +348,14 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("run", "ladder", "--gpus", "two"), "--gpus: got 'two'"),
         (("run", "ladder", "--cluster", ""), "--cluster: got '', expected auto"),
         (("tune", "--cluster", "local"), "--cluster: got 'local', expected auto"),
-        (("check", "--cluster", "10.0.0.1"), "expected auto, for a cluster of which this host is a node, or HOST:PORT"),
-        (("sanitize", "--cluster", ":6379"), "--cluster: got ':6379'"),
-        (("sanitize", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'"),
+        (
+            ("run", "ladder", "--cluster", "10.0.0.1"),
+            "expected auto, for a cluster of which this host is a node, or HOST:PORT",
+        ),
+        (("tune", "--cluster", ":6379"), "--cluster: got ':6379'"),
+        (("tune", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'"),
         (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
         (("run", "ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
-        (("sanitize", "--jobs", "0"), "'--jobs': got 0, expected 1 or more"),
         (("sanitize", "--tile", "256"), "got '256'"),
         (("sanitize", "--planted", "--tile", "64x64-s1-w4"), "--tile: got it with --planted"),
         (("check", "SCALAR"), "did you mean scalar"),

@@ -13,7 +13,7 @@ from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
 from harness.rows import record, results, reusable
 from tests.support import synthetic_rows as synthetic
-from tests.support.row_file import OF_KINDS, write_recorded
+from tests.support.row_file import OF_KINDS
 
 PROBLEM = Problem.square(4, 16, 4096, 128)
 SOURCE = "0" * 64
@@ -150,26 +150,6 @@ def test_a_run_of_unknown_origin_is_refused_as_a_whole(
 SOFTWARE = {"torch": "2.11", "cuda_runtime": "13.0", "cudnn": 9, "triton": "3.6.0", "numpy": "2.3"}
 HERE = {"gpu": {"name": "NVIDIA H200"}, "software": SOFTWARE, "toolchain": {"nvcc": "13.0"}}
 HASHES = {("scalar", backend): "now" for backend in ("cuda", "triton")}
-
-
-def test_recorded_rows_of_these_kernels_this_gpu_and_these_compilers_are_reusable(root: Path) -> None:
-    other = HERE | {"software": SOFTWARE | {"triton": "3.7.0"}}
-    environments = [
-        {"kind": "environment", "id": name, "time": "1", "details": details}
-        for name, details in (("alike", HERE | {"software": SOFTWARE | {"numpy": "2.4"}}), ("other", other))
-    ]
-    row = timing("scalar", "alike", source_sha256="now", time="2", environment="alike")
-    peer = {name: value for name, value in row.items() if name not in ("technique", "tile", "source_sha256")}
-    peer["backend"] = "sdpa_flash"
-    others = [
-        row | {"environment": "other", "mode": "sustained"},
-        row | {"source_sha256": "before"},
-        row | {"status": "not_converged", "reason": "it moves", "backend": "triton"},
-    ]
-    write_recorded(root, [*environments, row, peer, *others])
-    assert reusable.recorded(root, "ladder", HERE, HASHES) == [environments[0], row, peer]
-    assert reusable.recorded(root, "sequence_length", HERE, HASHES) == []
-    assert reusable.recorded(root, "ladder", HERE | {"gpu": {"name": "NVIDIA A100"}}, HASHES) == []
 
 
 @pytest.mark.parametrize(

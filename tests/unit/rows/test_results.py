@@ -200,19 +200,6 @@ def test_a_peer_counts_once_per_group_and_a_case_once_per_process() -> None:
     assert results.newest([stale, *rows]) == [rows[2], rows[0], rows[1], rows[3]]
 
 
-def test_machine_code_is_compared_where_it_was_compiled_from_the_same_by_the_same() -> None:
-    def row(sass: str, **changes: object) -> dict[str, object]:
-        made_with = {"front_end": "nvcc 13.0.88", "ptxas": "13.0.88", "flags": "-O3"}
-        return {**GATE, "source_sha256": "s", "compiler": made_with, "code": {"sass_sha256": sass}, **changes}
-
-    computed = row("a", kind="code", on="cpu", experiment="inspect")
-    assert results.same_code([computed], [row("a")]) == [(results.key(computed), True)]
-    assert results.same_code([computed], [row("b")]) == [(results.key(computed), False)]
-    for change in ({"source_sha256": "t"}, {"tile": {"block_m": 128}}, {"compiler": {"front_end": "nvcc 13.1"}}):
-        assert results.same_code([computed], [row("a", **change)]) == []
-    assert results.same_code([computed, {**GATE}], [{**GATE}]) == []
-
-
 @pytest.mark.parametrize(
     ("name", "slug"),
     [
