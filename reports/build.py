@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from harness import operators
 from harness.catalog import sources, text
-from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
@@ -126,7 +126,8 @@ class Site:
             for done, (path, claims) in enumerate(pool.imap(_written, range(len(self.pages))), 1):
                 progress(done, len(self.pages), path)
                 broken += claims
-        for path in sorted(overview.programs(self.known)):
+        has_proofs = any(page.template == "proof.html" for page in self.pages)
+        for path in sorted(overview.programs(self.known)) if has_proofs else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
         return sorted(broken)
@@ -152,7 +153,7 @@ class Site:
         yield Page(findings.PATH, "findings.html", self._findings)
         yield Page(learn.PATH, "learn.html", partial(learn.page, self.main, self.known, self.claims))
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, self.rows, self.compiled))
-        for one in TECHNIQUES:
+        for one in rungs():
             yield Page(page_of(one), "technique.html", partial(technique.page, self.rows[one.operator], one))
         for name in overview.proof_pages(self.known):
             yield Page(f"proof/{name}.html", "proof.html", partial(overview.proof, self.rows, name))

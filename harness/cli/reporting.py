@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ import typer
 
 from harness import operators
 from harness.catalog import techniques
-from harness.catalog.entries import Experiment
 from harness.catalog.sources import ROOT
 from harness.cli.inspecting import inspected
 from harness.cli.measuring import ON_A_CPU, correctness
@@ -30,6 +29,7 @@ from harness.machine.progress import Progress
 from harness.rows import results, tables
 
 if TYPE_CHECKING:
+    from harness.inspection.survey import Cell
     from harness.rows.reusable import ReusableRows
 
 SITE = ROOT / "reports" / "site"
@@ -53,6 +53,7 @@ def report(
     wanted = chosen(names)
 
     from harness.expressibility import matrix
+    from harness.inspection import survey
     from harness.machine import environment
     from harness.measure import runner
     from harness.rows.reading import checkout_hashes
@@ -64,11 +65,18 @@ def report(
     if not names and not (SITE / "index.html").is_file():
         console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     ladder = replace(load_experiment(operator_of(names).experiment("ladder")), techniques=wanted)
-    read, fresh = looked_at(ladder, everything, description, known)
-    if names:
+    if names:  # their pages at once, from one build of each; the rest of what they are made of follows
+        looked_at(survey.cells(wanted, ladder.backends, ladder.problems[:1], (survey.MEASURED,)), description, known)
         for page in drawn_first(wanted):
             console.print(str(page), soft_wrap=True)
-    elif fresh:
+        known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
+    read, fresh = looked_at([*survey.survey(ladder, everything), *survey.on_cpu(wanted)], description, known)
+    with Progress() as progress:
+        progress.say("computing on this CPU what pages draw beside rows")
+        for operator in operators.every():
+            if operator.pictures:
+                operator.pictures()
+    if fresh and not names:
         drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
@@ -98,21 +106,15 @@ def report(
     raise typer.Exit(tables.failed(rows))
 
 
-def looked_at(ladder: Experiment, everything: bool, description: Row, known: ReusableRows) -> tuple[list[Row], int]:
-    """What compilers and the CPU make of the ladder's techniques, as rows, and how many of them are fresh: those that
-    are not `known`. They are on disk."""
+def looked_at(cells: Sequence[Cell], description: Row, known: ReusableRows) -> tuple[list[Row], int]:
+    """What compilers and the CPU make of the cells, as rows, and how many of them are fresh: those that are not
+    `known`. They are on disk."""
     from harness.inspection import survey
 
-    cells = [*survey.survey(ladder, everything), *survey.on_cpu(ladder.techniques)]
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}
     todo = [cell for cell, row in found.items() if row is None]
     made = dict(zip(todo, inspected(todo), strict=True)) if todo else {}
     read = [row for cell in cells if (row := found[cell] or made.get(cell))]
-    with Progress() as progress:
-        progress.say("computing on this CPU what pages draw beside rows")
-        for operator in operators.every():
-            if operator.pictures:
-                operator.pictures()
     fresh = [row for row in read if "environment" not in row]
     if fresh:
         write_run(run_file("inspect"), description, fresh)
@@ -132,7 +134,7 @@ def drawn_first(names: Iterable[str]) -> list[Path]:
     """Builds the pages of these techniques alone, into the site that is there, and returns their paths."""
     from reports import build as site
 
-    pages = [f"technique/{name}.html" for name in names]
+    pages = [site.page_of(techniques.get(name)) for name in names]
     with Progress() as progress, TemporaryDirectory() as folder:
         progress.say(f"drawing {', '.join(pages)}")
         site.build(Path(folder, "site"), only=pages, progress=partial(progress.count, "pages"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.catalog import experiments, planted, sources
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row, grouped
 from reports.facts.holes import group_holes
@@ -93,7 +93,7 @@ class Line:
 def judged_lines(datasets: Sequence[Dataset]) -> list[Line]:
     """Every technique that was checked, over all datasets of its operator and all experiments."""
     lines = []
-    for technique in TECHNIQUES:
+    for technique in rungs():
         own = [data for data in datasets if data.operator.name == technique.operator]
         gates = [row for data in own for row in data.of("gate", technique.name) if row.backend in SERIES]
         rows = [row for row in gates if row.current] or gates
@@ -117,7 +117,7 @@ def by_experiment(datasets: Sequence[Dataset]) -> list[tuple[str, str, Judged]]:
 
 def sanitizer_table(datasets: Sequence[Dataset]) -> Sanitizers:
     """Every technique, with what each tool says of its twins; empty if no tool ran."""
-    found = [(technique, sanitized(datasets, technique)) for technique in TECHNIQUES]
+    found = [(technique, sanitized(datasets, technique)) for technique in rungs()]
     return found if any(tools for _, tools in found) else []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import RELEASES, TECHNIQUES
+from harness.catalog.techniques import RELEASES, rungs
 from harness.expressibility import matrix as proofs
 from harness.expressibility import verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
@@ -29,7 +29,7 @@ OTHERS = "Not on a ladder"
 
 def ideas() -> dict[str, str]:
     """Every technique that has a cell in a matrix or a page -> what it is."""
-    return proofs.techniques_of_matrix() | proofs.ASKED
+    return {**{one.name: one.change for one in rungs()}, **proofs.techniques_of_matrix(), **proofs.ASKED}
 
 
 def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in (*themes(), OTHERS)}
     where = {name: theme for theme, titles in themes().items() for name in titles}
     for name, idea in every.items():
-        rungs: list[Technique | None] = [one for one in TECHNIQUES if one.name == name] or [None]
-        for rung in rungs:
+        having: list[Technique | None] = [one for one in rungs() if one.name == name] or [None]
+        for rung in having:
             if rung or any((name, language) in known for language in LANGUAGES):
                 lines[where.get(name, OTHERS)].append(_line(rows, known, name, idea, rung))
     return {
@@ -75,7 +75,7 @@ def proof_pages(known: Known) -> list[str]:
 def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
     """Of one technique in every language."""
     known = rows[operators.FIRST].known
-    rung = next((one for one in TECHNIQUES if one.name == name), None)
+    rung = next((one for one in rungs() if one.name == name), None)
     languages = {language: head for language, head in {**LANGUAGES, **RIVALS}.items() if (name, language) in known}
     data = rows[rung.operator if rung else operators.FIRST].main
     return {

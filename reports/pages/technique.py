@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import SERIES, TECHNIQUES
+from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results
 from reports.data import links
 from reports.data.dataset import Dataset, Row
@@ -47,7 +47,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
     parents = {language: techniques.parent(which, language) for language in written}
-    place = TECHNIQUES.index(which)
+    place = rungs().index(which)
     experiment = techniques.experiment_of(which)
     problems = shown_problems(data, experiment)
     svg = figures.step(data, problems, which)
@@ -78,10 +78,10 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},
         "parts_of": module.parts(which) if module else [],
-        "before": TECHNIQUES[place - 1] if place else None,
-        "after": TECHNIQUES[place + 1] if place + 1 < len(TECHNIQUES) else None,
+        "before": rungs()[place - 1] if place else None,
+        "after": rungs()[place + 1] if place + 1 < len(rungs()) else None,
         "parent": parent,
-        "children": [other for other in TECHNIQUES if techniques.parent(other) == which],
+        "children": [other for other in rungs() if techniques.parent(other) == which],
         "listings": {language: listing.listing(which, language) for language in written},
         "excerpt": listing.excerpt(parent, which),
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},

@@ -86,25 +86,46 @@ def test_its_claim_is_proven() -> None:
 
 
 ROW = """
+import sys
+from pathlib import Path
+
 from harness import api
+from harness.catalog import techniques
 from harness.catalog.cases import Case, source_sha256
 from harness.catalog.entries import Tile
 from harness import operators
 from harness.rows import making, reading, schema
+from reports import build
+from tests.support import row_file
 
+folder = Path(sys.argv[1])
 problem = operators.parse("softmax-r4096-c96")
-case = Case("bench", "online", "cuda", problem, Tile(32, 128))
+case = Case("correctness", "online", "cuda", problem, Tile(32, 128))
 about = making.about(case, on="gpu", source_sha256=source_sha256(case), arch="sm_90a", environment="0" * 12)
 row = {"schema": 3, "kind": "timing", "time": "2026-11-27T10:00:00Z", "status": "passed", **about}
-row |= {"samples_ms": [0.5, 0.5, 0.5], "mode": "burst", "group": "a-01"}
+row |= {"samples_ms": [0.0005] * 3, "mode": "burst", "group": "a-01"}
 schema.check(row)
 table = api.frame([row], "here")
-print(reading.slug(row), reading.is_current(row, reading.checkout_hashes()), table.tflops[0] == problem.tflops(0.5))
+print(reading.slug(row), reading.is_current(row, reading.checkout_hashes()), table.tflops[0] == problem.tflops(0.0005))
+row_file.write(folder / "fresh.jsonl", [row_file.ENVIRONMENT | {"id": "0" * 12}, row])
+page = build.page_of(techniques.get("online"))
+given = {"recorded": folder / "recorded", "runs": [folder / "fresh.jsonl"], "only": [page, "techniques.html"]}
+build.build(folder / "site", **given, progress=lambda *_: None)
 """
 
 
-def test_a_timing_row_of_it_is_read() -> None:
-    assert run("-c", ROW).split() == ["softmax-r4096-c96", "True", "True"]
+def test_a_timing_row_of_it_is_read_and_has_a_page(tmp_path: Path) -> None:
+    assert run("-c", ROW, str(tmp_path)).split() == ["softmax-r4096-c96", "True", "True"]
+    page = (tmp_path / "site/technique/online.html").read_text()
+    for words in (
+        "<h1>Online<code>online</code>",
+        "One pass for maximum and sum",
+        "softmax-r4096-c96",
+        "3.9 [3.9, 3.9]",
+    ):
+        assert words in page, words
+    assert "online.cu" in page
+    assert 'href="technique/online.html"' in (tmp_path / "site/techniques.html").read_text()
 
 
 def test_a_folder_that_describes_none_is_refused() -> None:

@@ -13,16 +13,17 @@ ROWS = {"wgmma": (26, 15), "mma_sync": (20, 8)}
 HEADING, GAP, FOOT = 40, 8, 34
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
-LEFT, RIGHT = 130, 44
-"""Pixels for the labels, and for the column of shares."""
+LEFT, RIGHT, COLUMN = 130, 44, 40
+"""Pixels for the labels, for the column of shares, and on a phone for that of the speeds."""
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
     """For a page, `width` pixels wide."""
-    figure, axes = canvas(width, height_of(found), LEFT, RIGHT, 0, 0)
-    draw(axes, found, width - LEFT - RIGHT)
-    css = "n" if width == NARROW else "w"
-    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css=css)
+    narrow = width == NARROW
+    right = RIGHT + COLUMN * narrow
+    figure, axes = canvas(width, height_of(found), LEFT, right, 0, 0)
+    draw(axes, found, width - LEFT - right, narrow=narrow)
+    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css="n" if narrow else "w")
 
 
 def height_of(found: Answer) -> int:
@@ -30,8 +31,10 @@ def height_of(found: Answer) -> int:
     return sum(HEADING + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in PANELS) + FOOT
 
 
-def draw(axes: Axes, found: Answer, width: int) -> None:
-    """Into axes that are `width` pixels wide and as high as `height_of` says."""
+def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None:
+    """Into axes that are `width` pixels wide and as high as `height_of` says. On a phone speeds leave the bars for a
+    column."""
+    right = RIGHT + COLUMN * narrow
     height = height_of(found)
     most = max([*filter(None, found.limits.values()), *(bar.tflops or 0 for bar in found.bars)], default=1)
     top = 1.04 * most
@@ -43,10 +46,16 @@ def draw(axes: Axes, found: Answer, width: int) -> None:
         name, meaning = TITLES[panel]
         wide = write(axes, name, (0, y + 12), (-LEFT, 0), size=HEAD, weight="bold")
         write(axes, meaning, (0, y + 12), (-LEFT + wide + 8, 0), size=TICK, color=MUTED)
-        write(axes, "of best", (top, y + 12), (RIGHT, 0), size=TICK, color=MUTED, ha="right")
+        write(axes, "of best", (top, y + 12), (right, 0), size=TICK, color=MUTED, ha="right")
         y = start
         for bar in found.of(panel):
-            _bar(axes, bar, y + row / 2, thick, top / width, top, found.share(bar))
+            middle = y + row / 2
+            _bar(axes, bar, middle, thick, top / width)
+            if bar.tflops:
+                place = ((top, middle), (right - RIGHT, 0)) if narrow else ((bar.tflops, middle), (6, 0))
+                write(axes, f"{bar.tflops:.0f}", *place, weight="bold", ha="right" if narrow else "left")
+            if share := found.share(bar):
+                write(axes, f"{share:.2f}", (top, middle), (right, 0), ha="right")
             y += row
         axes.plot([0, 0], [start, y], color=INK, lw=1)
         if limit := found.limits[panel]:
@@ -54,7 +63,7 @@ def draw(axes: Axes, found: Answer, width: int) -> None:
             text = f"limit of {name} {limit:.0f}"
             write(axes, text, (limit, start - 9), (4, 0), size=TICK, color=MUTED, ha="right")
         y += GAP
-    for tick in range(0, int(top) + 1, 200):
+    for tick in range(0, int(top) + 1, 400 if narrow else 200):
         axes.plot([tick, tick], [y, y + 4], color=MUTED, lw=1)
         write(axes, str(tick), (tick, y + 14), size=TICK, color=MUTED, ha="center")
     axes.plot([0, top], [y, y], color=MUTED, lw=1)
@@ -71,7 +80,7 @@ def finding(found: Answer) -> str:
     return "TFLOPS with " + ". With ".join(parts) + "."
 
 
-def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, top: float, share: float | None) -> None:
+def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float) -> None:
     color = LIBRARY if bar.is_library else COLORS[bar.backend]
     mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
@@ -84,6 +93,3 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, top: float, s
         axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
     else:
         axes.barh(y, bar.tflops, thick, color=color, lw=0)
-    write(axes, f"{bar.tflops:.0f}", (bar.tflops, y), (6, 0), weight="bold")
-    if share:
-        write(axes, f"{share:.2f}", (top, y), (RIGHT, 0), ha="right")
