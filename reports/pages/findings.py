@@ -140,9 +140,14 @@ class _Facts:
             for row in self.data.newest
             if (row.kind, row.experiment, row.technique) == ("gate", experiment, GATED[1])
             and (row.backend, row.problem, row.tile) == (backend, problem, tile)
-            and reading.is_current(row, self.data.hashes)
+            and self.is_current(row)
         ]
         return " and ".join(sorted({_said(row) for row in rows})) or NOT_MEASURED
+
+    def is_current(self, row: Row) -> bool:
+        """Another Triton compiles the same source, and may have been gated only."""
+        hashes, series = self.data.hashes, str(row.backend).partition("@")[0]
+        return reading.is_current(row, hashes) or row.source_sha256 == hashes.get((row.technique, series))
 
     def over(self, backend: str) -> str:
         """The speed of a kernel that another Triton compiled, over that of the installed one's."""
@@ -180,7 +185,7 @@ class _Facts:
             table = {
                 name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
             }
-            return Evidence(f"Gates of {short_title(operators.parse(GATED[2]))}, on an H200", {}, table, {}, {})
+            return Evidence(f"Gates of {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {})
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
             return _shares(one) if one else None

@@ -26,5 +26,45 @@ for (const table of document.querySelectorAll("table.sort")) {
   });
 }
 
-for (const button of document.querySelectorAll("button[data-copy]"))
-  button.addEventListener("click", () => navigator.clipboard.writeText(button.dataset.copy).then(() => (button.textContent = "copied")));
+// A click copies the text; without a clipboard a link leads to it.
+for (const button of document.querySelectorAll("[data-copy]"))
+  button.addEventListener("click", (event) => {
+    if (!navigator.clipboard) return;
+    event.preventDefault();
+    navigator.clipboard.writeText(button.dataset.copy).then(() => (button.textContent = "copied"));
+  });
+
+// The search box of a page that has one: titles and other words first, then what is said of them.
+for (const box of document.querySelectorAll(".search")) {
+  const input = box.querySelector("input"), list = box.querySelector("ol");
+  const index = JSON.parse(document.getElementById("index").textContent);
+  const plain = (text) => text.toLowerCase().replace(/[_.-]/g, " ").replace(/s\b/g, "");
+  for (const one of index) one.all = [plain(one.title), plain(one.words), plain(one.says)];
+  const rank = (one, asked) => {
+    const words = asked.split(/\s+/).filter(Boolean);
+    if (!words.every((word) => one.all.some((text) => text.includes(word)))) return -1;
+    const [title, also, says] = one.all;
+    return title === asked || also.includes(asked) ? 4 : title.startsWith(asked) ? 3 : title.includes(asked) ? 2 : says.includes(asked) ? 1 : 0;
+  };
+  const search = () => {
+    const asked = plain(input.value.trim()).trim();
+    const found = asked ? index.map((one) => [rank(one, asked), one]).filter(([how]) => how >= 0) : [];
+    found.sort(([a], [b]) => b - a);
+    list.replaceChildren(...found.slice(0, 8).map(([, one]) => {
+      const item = document.createElement("li"), link = document.createElement("a"), says = document.createElement("span");
+      link.href = one.to;
+      link.textContent = one.title;
+      says.textContent = one.says;
+      item.append(link, says);
+      return item;
+    }));
+    if (asked && !found.length) list.append(Object.assign(document.createElement("li"), { textContent: "Nothing has these words." }));
+  };
+  input.addEventListener("input", search);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") list.querySelector("a")?.click();
+    if (event.key === "Escape") { input.value = ""; search(); }
+  });
+  list.addEventListener("click", () => { input.value = ""; search(); });
+  box.hidden = false;
+}
