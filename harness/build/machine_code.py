@@ -155,12 +155,13 @@ def _disassemble(path: Path) -> Binary:
         raise DisassemblerError(f"{disassembler().name} {path.name}: {words}")
     reserved = RESERVED_SHARED_MEMORY if int(archs.pop()) >= 90 else 0
     registers, stack, shared = (max(column) for column in zip(*usage, strict=True))
-    counts, digest = _count(text)
+    counts, digest = count(text)
     loop, moved = instruction_order.read(text), instruction_order.setmaxnreg(text)
     return Binary(registers, stack, max(shared - reserved, 0), counts, digest, loop, moved)
 
 
-def _count(sass: str) -> tuple[dict[str, int], str]:
+def count(sass: str) -> tuple[dict[str, int], str]:
+    """The census of a disassembly, and the hash of its encoded instructions."""
     counts: Counter[str] = Counter()
     digest = hashlib.sha256()
     for line in sass.splitlines():

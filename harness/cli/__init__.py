@@ -20,6 +20,7 @@ from harness.catalog.sources import CACHE, ROOT, Unreadable
 from harness.catalog.text import plain
 from harness.cli import comparing, inspecting, measuring, recording, reporting, rungs
 from harness.cli.expressibility import expressibility
+from harness.cli.versions import versions
 from harness.rows.files import UNWRITABLE
 
 PACKAGES = ("cuda_kernels", "triton_kernels", "harness", "experiments", "reports")
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "build": inspecting.build,
     "inspect": inspecting.inspect,
     "expressibility": expressibility,
+    "versions": versions,
     "check": measuring.check,
     "sanitize": measuring.sanitize,
     "bench": measuring.bench,

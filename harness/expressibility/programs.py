@@ -93,7 +93,7 @@ def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
     if not version:
         return [((program, version), {"source": _source(program), **_cuda(program)})]
     forms = {each: each.form if isinstance(each, Probe) else each.label for each, _ in batch}
-    texts = _run(_request(forms), _variables(program, version), list(forms.values()))
+    texts = run(_request(forms), _variables(program, version), list(forms.values()))
     return [((each, version), {"source": _source(each), **texts[form]}) for each, form in forms.items()]
 
 
@@ -109,11 +109,7 @@ def case_of(program: Twin) -> Case:
     """The case of a kernel of the ladders."""
     problem = program.problem
     technique = techniques.at(program.technique, problem)
-    if program.tile is None:
-        tile = techniques.reference_tile(technique, problem.tile_key)
-    else:
-        rows, keys, stages, warps = map(int, re.findall(r"\d+", program.tile))
-        tile = Tile(rows, keys, stages, warps)
+    tile = Tile.parse(program.tile) if program.tile else techniques.reference_tile(technique, problem.tile_key)
     return Case("expressibility", technique.name, program.backend, problem, tile)
 
 
@@ -144,7 +140,13 @@ def _described(program: Twin) -> dict[str, object]:
     }
 
 
-def _run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
+def of_file(request: dict[str, object], version: str) -> dict[str, Texts]:
+    """Name -> texts of the programs of a file of the user's (what child.py says of "run"), compiled by that Triton, and
+    child.RUN -> how its `run()` ended. Raises tritons.MissingTriton."""
+    return run(request, tritons.variables(version), [child.RUN])
+
+
+def run(request: dict[str, object], environment: dict[str, str], forms: list[str]) -> dict[str, Texts]:
     """Form -> its texts. If a form ends its process, the forms after it run again without it."""
     found: dict[str, Texts] = {}
     with tempfile.TemporaryDirectory() as place:

@@ -74,7 +74,7 @@ def test_an_opcode_counts_under_its_names(opcode: str, names: list[str]) -> None
 
 
 def test_what_never_executes_is_not_counted() -> None:
-    counts, _ = machine_code._count(SASS.format(name="k", a="0000", b="0010", c="0020", d="0030"))
+    counts, _ = machine_code.count(SASS.format(name="k", a="0000", b="0010", c="0020", d="0030"))
     assert counts["instructions"] == 2
     assert counts["HMMA"] == 1
     assert counts["LDS.32"] == 0
@@ -85,7 +85,7 @@ def test_the_hash_covers_instructions_not_names_or_addresses() -> None:
     text = SASS.format(name="k", a="0000", b="0010", c="0020", d="0030")
     elsewhere = SASS.format(name="_GLOBAL__N__1_k", a="0100", b="0110", c="0120", d="0130")
     changed = text.replace("0x0000000c0804723c", "0x0000000c0804723d")
-    assert machine_code._count(text)[1] == machine_code._count(elsewhere)[1] != machine_code._count(changed)[1]
+    assert machine_code.count(text)[1] == machine_code.count(elsewhere)[1] != machine_code.count(changed)[1]
 
 
 @pytest.mark.parametrize(
