@@ -247,7 +247,7 @@ def explained(each: Todo, verdict: Verdict) -> list[str]:
 
     claim, proof, version = each
     fault = f", {claim.fault}" if claim.fault else ""
-    shown = matrix.Shown(proof, version, verdict.state, verdict.reason, (), (), None)
+    shown = matrix.Shown(proof, version, verdict.state, verdict.reason)
     return [
         "",
         f"{proof.name}: {proof.shows}",

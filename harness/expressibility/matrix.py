@@ -61,10 +61,9 @@ class Shown:
     proof: Proof
     version: str
     state: str
-    reason: str
-    lines: tuple[str, ...]
-    control_lines: tuple[str, ...]
-    row: Mapping[str, Any] | None
+    reason: str = ""
+    lines: tuple[str, ...] = ()
+    control_lines: tuple[str, ...] = ()
 
     @property
     def file(self) -> str:
@@ -226,10 +225,10 @@ def _mark(claim: Claim | None, version: str, rows: Mapping[tuple[str, str, str],
 def _shown(proof: Proof, version: str, row: Mapping[str, Any] | None) -> Shown:
     if row is None or row.get("source_sha256") != _sha256(proof):
         reason = "no row" if row is None else "the row is of an earlier version of this proof"
-        return Shown(proof, version, NOT_RUN, reason, (), (), None)
+        return Shown(proof, version, NOT_RUN, reason)
     details = row["details"]
     lines, control_lines = (tuple(details.get(name, ())) for name in ("lines", "control_lines"))
-    return Shown(proof, version, details["verdict"], row.get("reason", ""), lines, control_lines, row)
+    return Shown(proof, version, details["verdict"], row.get("reason", ""), lines, control_lines)
 
 
 @cache

@@ -65,7 +65,7 @@ def run(asked: Iterable[Todo]) -> Iterator[tuple[Todo, Verdict]]:
 def row(each: Todo, verdict: Verdict) -> dict[str, Any]:
     """The whole row, but for its environment."""
     claim, proof, version = each
-    shown = matrix.Shown(proof, version, verdict.state, verdict.reason, (), (), None)
+    shown = matrix.Shown(proof, version, verdict.state, verdict.reason)
     return {
         "kind": "proof",
         "on": "cpu",

@@ -1,7 +1,9 @@
 """Launches a case twice on tests/support/fake_libcuda.c: by the launcher of the Triton that this Python has, through
 its JIT, and by build.cubins. Prints a JSON object: what each launch gave the driver, `triton` and `ours`.
 
-    python both_launches.py CASE [NAME NAME]    the names are parameters that ours exchanges, to see that it shows
+    python both_launches.py CASE [NAME,NAME ...]    pairs of parameters that ours exchanges, to see that it shows
+
+`exchanged` has our launch for each pair.
 """
 
 from __future__ import annotations
@@ -60,12 +62,15 @@ def main(request: str, *exchanged: str) -> None:
 
     given = {"scale": 0.125, "causal": problem.causal}
     language.twin_of(case).launch(*tensors, **given, tile=tile, workspace=workspace)
-    by_triton = launches()
-    if exchanged:
-        swap = dict(zip(exchanged, exchanged[::-1], strict=True))
-        variant.about["parameters"] = [[swap.get(name, name), kind] for name, kind in variant.about["parameters"]]
-    variant.bind(dict(zip(("q", "k", "v", "o", "lse"), tensors, strict=True)), given)()
-    print(json.dumps({"triton": by_triton, "ours": launches()}))
+    found: dict[str, object] = {"triton": launches()}
+    parameters, ours = variant.about["parameters"], []
+    for pair in (",", *exchanged):
+        one, other = pair.split(",")
+        swap = {one: other, other: one}
+        variant.about["parameters"] = [[swap.get(name, name), kind] for name, kind in parameters]
+        variant.bind(dict(zip(("q", "k", "v", "o", "lse"), tensors, strict=True)), given)()
+        ours.append(launches())
+    print(json.dumps({**found, "ours": ours[0], "exchanged": ours[1:]}))
 
 
 if __name__ == "__main__":

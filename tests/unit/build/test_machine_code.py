@@ -6,8 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,9 @@ import pytest
 from cuda_kernels import build
 from harness.build import Case, build_cuda, compiling, environment_of, gpu_arch, load, machine_code, prebuild
 from harness.catalog import sources, techniques
-from harness.inspection.survey import MEASURED
 from harness.operators.attention.problem import Problem
 from harness.setup import doctor
 from tests.support import children
-from tests.support.checkout import copied
 
 SASS = """
         code for sm_90a
@@ -238,7 +234,7 @@ def test_the_softmax_lock_encloses_the_softmax(nvcc: str, head_dim: int) -> None
     tile = techniques.reference_tile(techniques.get("softmax_lock"), head_dim)
     one = Case("test", "softmax_lock", "cuda", Problem.square(2, 2, 256, head_dim), tile)
     library = build_cuda(one, "sm_90a").library
-    sass = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True).stdout
+    sass = machine_code.listing(library, "-sass")
     softmax = re.search(r"BAR\.SYNC\S* R\d+, 0x100(.*?)BAR\.ARV", sass, re.DOTALL)
     assert softmax
     assert softmax[1].count("MUFU.EX2") == sass.count("MUFU.EX2")
@@ -272,24 +268,3 @@ def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> Non
         assert list(codes) == names
         for name, (loaded, ahead) in codes.items():
             assert loaded == ahead, name
-
-
-def built_cold(folder: Path, *names: str) -> tuple[list[dict[str, Any]], float]:
-    """Copies the checkout to `folder` without its builds, and compiles CUDA twins there: a row for each, seconds."""
-    copied(folder)
-    command = [sys.executable, "-m", "harness", "inspect", *names, "--backend", "cuda", "--arch", MEASURED, "--json"]
-    start = time.monotonic()
-    cold = {name: value for name, value in os.environ.items() if name != "TWINKERNELS_CACHE"}
-    done = subprocess.run(command, cwd=folder, env=cold, capture_output=True, text=True)
-    seconds = time.monotonic() - start
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout), seconds
-
-
-@pytest.mark.gpu  # not for the GPU's sake but for that of the processors beside it
-def test_all_rungs_build_cold_within_a_minute(tmp_path: Path) -> None:
-    rows, seconds = built_cold(tmp_path)
-    names = sorted(technique.name for technique in techniques.TECHNIQUES)
-    assert sorted(row["technique"] for row in rows if row["status"] == "passed") == names
-    assert len(list(tmp_path.glob("build/cuda/*/*.so"))) == len(names)
-    assert seconds < 60, f"{seconds:.0f} s"

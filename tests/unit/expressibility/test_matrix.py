@@ -80,7 +80,7 @@ def test_rivals_have_a_table_of_their_own() -> None:
 
 def test_a_rival_is_shown_again_by_its_own_packages() -> None:
     proof = next(proof for claim in OF_RIVALS for proof in claim.proofs if proof.name == "cutile barriers")
-    shown = matrix.Shown(proof, "1.7.0", verdicts.PROVEN, "", (), (), None)
+    shown = matrix.Shown(proof, "1.7.0", verdicts.PROVEN)
     assert shown.command == "twinkernels expressibility 'cutile barriers'"
     assert "cuda-tile==1.7.0" in str(shown.alone)
     assert str(shown.alone).endswith("rivals/cutile/hints.py")
@@ -95,15 +95,24 @@ def test_what_probes_of_cutile_share_is_part_of_each(tmp_path: Path) -> None:
     assert verdicts.program_sha256(probe, tmp_path) != before
 
 
-def test_a_version_without_rows_is_not_run() -> None:
-    found = rows("3.6.0")
-    assert mark(found, "3.6.0").state == verdicts.PROVEN
-    assert mark(found, "3.9.0").state == matrix.NOT_RUN
+REFUTED = replace(PROVEN, state=verdicts.REFUTED, reason="subject: found nothing")
 
 
-def test_a_row_of_an_earlier_probe_is_not_run() -> None:
-    old = [{**row, "source_sha256": "0" * 64} for row in rows("3.6.0")]
-    assert mark(old, "3.6.0").state == matrix.NOT_RUN
+@pytest.mark.parametrize(
+    ("found", "version", "state"),
+    [
+        (rows("3.6.0"), "3.6.0", verdicts.PROVEN),
+        (rows("3.6.0"), "3.9.0", matrix.NOT_RUN),
+        ([{**row, "source_sha256": "0" * 64} for row in rows("3.6.0")], "3.6.0", matrix.NOT_RUN),
+        (rows("3.6.0", REFUTED), "3.6.0", verdicts.REFUTED),
+        ([*rows("3.6.0")[1:], *rows("3.6.0", REFUTED)[:1]], "3.6.0", verdicts.REFUTED),
+    ],
+    ids=["proven", "a version without rows", "of an earlier probe", "refuted", "one of several refuted"],
+)
+def test_a_mark_is_what_current_rows_say(found: list[dict[str, Any]], version: str, state: str) -> None:
+    shown = mark(found, version)
+    assert shown.state == state
+    assert state != verdicts.REFUTED or shown.proofs[0].reason == REFUTED.reason
 
 
 def test_a_proof_without_a_current_row_is_asked_for() -> None:
@@ -111,13 +120,6 @@ def test_a_proof_without_a_current_row_is_asked_for() -> None:
     old = [{**row, "source_sha256": "0" * 64} for row in rows("3.9.0")]
     assert {version for _, _, version in survey.without_row(asked, [*rows("3.6.0"), *old])} == {"3.9.0"}
     assert survey.without_row(asked, [*rows("3.6.0"), *rows("3.9.0")]) == []
-
-
-def test_one_refuted_proof_refutes_the_mark() -> None:
-    refuted = replace(PROVEN, state=verdicts.REFUTED, reason="subject: found nothing")
-    shown = mark(rows("3.6.0", refuted), "3.6.0")
-    assert shown.state == verdicts.REFUTED
-    assert shown.proofs[0].reason == "subject: found nothing"
 
 
 def test_a_mark_shows_what_was_seen_and_how_to_see_it_again() -> None:

@@ -63,38 +63,39 @@ def test_numbers_as_ncu_prints_them(text: str | None, value: float | None) -> No
     assert hardware_counters.number(text) == value
 
 
-def test_each_launch_belongs_to_its_case() -> None:
-    """A case that failed has no launch, and the one behind it keeps its own."""
-    mma, failed, wmma = cells(("mma_ldmatrix", "cuda"), ("scalar", "cuda"), ("wmma", "triton"))
-    outcomes = [{"status": "passed"}, {"status": "launch_error", "reason": "out of luck"}, {"status": "passed"}]
-    launches = hardware_counters.parse(RAW_PAGE)
-    rows = hardware_counters.match([mma, failed, wmma], outcomes, launches, "")
-    assert [rows[case]["status"] for case in (mma, failed, wmma)] == ["passed", "launch_error", "passed"]
-    assert rows[wmma]["details"]["kernel"] == "wmma"
+FAILED = {"status": "launch_error", "reason": "out of luck"}
+DONE = {"status": "passed"}
+OTHERS = [("scalar", "cuda"), ("wmma", "triton")]
+TWINS = [("mma_ldmatrix", "cuda"), ("wmma", "triton")]
 
 
-def test_a_launch_of_another_kernel_is_not_taken() -> None:
-    scalar, wmma = cells(("scalar", "cuda"), ("wmma", "triton"))
-    launches = hardware_counters.parse(RAW_PAGE)[1:]  # that of scalar is missing
-    rows = hardware_counters.match([scalar, wmma], [{"status": "passed"}] * 2, launches, "==ERROR== replay failed")
-    assert rows[scalar]["status"] == "crashed"
-    assert "replay failed" in rows[scalar]["reason"]
-    assert rows[wmma]["status"] == "passed"
+@pytest.mark.parametrize(
+    ("kernels", "outcomes", "launches", "statuses"),
+    [
+        pytest.param(
+            [TWINS[0], *OTHERS], [DONE, FAILED, DONE], slice(2), ["passed", "launch_error", "passed"], id="one failed"
+        ),
+        pytest.param(OTHERS, [DONE, DONE], slice(1, 2), ["crashed", "passed"], id="one launch is missing"),
+        pytest.param(TWINS, [DONE], slice(1), ["passed", "crashed"], id="one was not reached"),
+    ],
+)
+def test_each_launch_belongs_to_its_case(
+    kernels: list[tuple[str, str]], outcomes: list[dict[str, str]], launches: slice, statuses: list[str]
+) -> None:
+    cases, said = cells(*kernels), "==ERROR== replay failed"
+    rows = hardware_counters.match(cases, outcomes, hardware_counters.parse(RAW_PAGE)[launches], said)
+    assert [rows[case]["status"] for case in cases] == statuses
+    for case in cases:
+        if rows[case]["status"] == "passed":
+            assert origin(case) in rows[case]["details"]["kernel"]
+        assert (said in rows[case].get("reason", "")) == (rows[case]["status"] == "crashed")
 
 
 def test_a_row_has_the_clock_of_the_multiprocessors() -> None:
-    mma, wmma = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"))
     first, second = hardware_counters.parse(RAW_PAGE)
     launches = [{**first, hardware_counters.SM_HERTZ: "1,795,000,000.5"}, {**second, hardware_counters.SM_HERTZ: "n/a"}]
-    rows = hardware_counters.match([mma, wmma], [{"status": "passed"}] * 2, launches, "")
-    assert rows[mma]["clock_ghz"] == pytest.approx([1.795])
-    assert rows[wmma]["clock_ghz"] is None  # which no row holds
-
-
-def test_what_the_process_did_not_reach_is_crashed() -> None:
-    mma, wmma = cells(("mma_ldmatrix", "cuda"), ("wmma", "triton"))
-    rows = hardware_counters.match([mma, wmma], [{"status": "passed"}], hardware_counters.parse(RAW_PAGE)[:1], "gone")
-    assert [rows[case]["status"] for case in (mma, wmma)] == ["passed", "crashed"]
+    rows = hardware_counters.match(cells(*TWINS), [DONE] * 2, launches, "")
+    assert [row["clock_ghz"] for row in rows.values()] == [pytest.approx([1.795]), None]
 
 
 def test_a_kernel_has_the_name_of_the_file_that_holds_it() -> None:
@@ -151,14 +152,6 @@ def test_counters_that_may_not_be_read_are_a_reason(tmp_path: Path, monkeypatch:
     (row,) = hardware_counters.run(cells(("scalar", "cuda")), tmp_path / "run.jsonl")[1:]
     assert row["status"] == "unsupported"
     assert "ERR_NVGPUCTRPERM" in row["reason"]
-
-
-@pytest.mark.usefixtures("gpu_here")
-def test_without_ncu_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
-    (row,) = hardware_counters.run(cells(("scalar", "cuda")), tmp_path / "run.jsonl")[1:]
-    assert row["status"] == "unsupported"
-    assert "CUDA toolkit" in row["reason"]
 
 
 def test_the_questions_are_asked() -> None:

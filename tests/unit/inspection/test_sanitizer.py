@@ -15,7 +15,7 @@ import pytest
 from harness import build
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
-from harness.inspection import sanitizer, tool_session
+from harness.inspection import hardware_counters, sanitizer, tool_session
 from harness.inspection.sanitizer import Check
 from harness.machine import cuda_tools, processes
 from harness.operators.attention.inspected import SANITIZED
@@ -60,6 +60,11 @@ def fake_tool(folder: Path, body: str) -> Path:
     )
 
 
+SEES = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
+SILENT = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
+"""What a tool does that finds something, and one that finds nothing."""
+
+
 def run_under(tool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *checks: Check, **options: Any) -> list[Any]:
     monkeypatch.setattr(cuda_tools, "find", lambda name: tool)
     return sanitizer.run(checks, "sanitizer", tmp_path / "run.jsonl", jobs=2, **options)[1:]
@@ -73,33 +78,31 @@ def test_kernels_are_launched_at_their_reference_tiles_or_at_one_that_is_named()
     assert len({case.tile for case in reference}) > 1
 
 
-def test_a_finding_is_one_line_with_the_places_in_the_source(tmp_path: Path) -> None:
-    report = tmp_path / "report.xml"
-    report.write_text(OUT_OF_BOUNDS)
-    assert sanitizer.findings(report) == [
-        "Invalid __global__ read of size 16 bytes by thread (3, 0, 0) at ld_st.cuh:21, register_softmax.cu:55"
-    ]
+RACE = (
+    "<ComputeSanitizerOutput><record><kind>Race</kind><level>Warning</level>"
+    "<first><access>Write</access><path>x.cu</path><line>7</line></first>"
+    "<second><access>Read</access><path>x.cu</path><line>9</line></second></record></ComputeSanitizerOutput>"
+)
 
 
-def test_a_record_of_another_shape_is_quoted_as_a_whole(tmp_path: Path) -> None:
-    report = tmp_path / "report.xml"
-    report.write_text(
-        "<ComputeSanitizerOutput><record><kind>Race</kind><level>Warning</level>"
-        "<first><access>Write</access><path>x.cu</path><line>7</line></first>"
-        "<second><access>Read</access><path>x.cu</path><line>9</line></second></record></ComputeSanitizerOutput>"
-    )
-    (line,) = sanitizer.findings(report)
-    assert "Write" in line
-    assert "Read" in line
-    assert line.endswith("at x.cu:7, x.cu:9")
-
-
-@pytest.mark.parametrize("content", [None, "", "<ComputeSanitizerOutput><rec", "<ComputeSanitizerOutput/>"])
-def test_no_report_is_no_finding(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (
+            OUT_OF_BOUNDS,
+            ["Invalid __global__ read of size 16 bytes by thread (3, 0, 0) at ld_st.cuh:21, register_softmax.cu:55"],
+        ),
+        (RACE, ["Race Warning Write x.cu 7 Read x.cu 9 at x.cu:7, x.cu:9"]),  # of another shape: quoted as a whole
+        *((content, []) for content in (None, "", "<ComputeSanitizerOutput><rec", "<ComputeSanitizerOutput/>")),
+    ],
+)
+def test_a_finding_is_one_line_with_the_places_in_the_source(
+    tmp_path: Path, content: str | None, lines: list[str]
+) -> None:
     report = tmp_path / "report.xml"
     if content is not None:
         report.write_text(content)
-    assert sanitizer.findings(report) == []
+    assert sanitizer.findings(report) == lines
 
 
 PASSED = {"status": "passed"}
@@ -129,15 +132,10 @@ def test_a_kernel_passes_only_when_it_ran_and_the_tool_counted_nothing(
     assert answer["details"]["findings"] == found
 
 
-READ_BY_HOST = f"""<?xml version="1.0" encoding="utf-8"?>
-<ComputeSanitizerOutput>
-  <record><kind>Api</kind><level>Error</level><what><text>{sanitizer.READ_BY_HOST}</text></what></record>
-</ComputeSanitizerOutput>
-"""
-RECORD = READ_BY_HOST.splitlines()[2]
-AND_ANOTHER = OUT_OF_BOUNDS.replace(
-    "<ComputeSanitizerOutput>\n", f"<ComputeSanitizerOutput>\n{RECORD * sanitizer.KEPT}"
-)
+HEAD = "<ComputeSanitizerOutput>\n"
+RECORD = f"<record><kind>Api</kind><level>Error</level><what><text>{sanitizer.READ_BY_HOST}</text></what></record>"
+READ_BY_HOST = f"{HEAD}{RECORD}</ComputeSanitizerOutput>"
+AND_ANOTHER = OUT_OF_BOUNDS.replace(HEAD, HEAD + RECORD * sanitizer.KEPT)
 """A finding in the kernel, after as many reads by the host as a row quotes."""
 
 
@@ -175,9 +173,7 @@ def test_what_initcheck_cannot_see_is_no_finding(
 
 @pytest.mark.usefixtures("gpu_here")
 def test_rows_are_recorded_by_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
-    clean = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
-    body = f"if 'memcheck' in arguments:\n    {wrong.replace(chr(10) + 'sys', chr(10) + '    sys')}{clean}"
+    body = f"if 'memcheck' in arguments:\n    {SEES.replace(chr(10) + 'sys', chr(10) + '    sys')}{SILENT}"
     rows = run_under(fake_tool(tmp_path, body), monkeypatch, tmp_path, check("memcheck"), check("racecheck"))
     status = {row["tool"]: row["status"] for row in rows}
     assert status == {"memcheck": "wrong", "racecheck": "passed"}
@@ -195,8 +191,7 @@ def test_rows_are_recorded_by_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("gpu_here")
 def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     diary = tmp_path / "diary"
-    clean = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
-    tool = fake_tool(tmp_path, f"open({str(diary)!r}, 'a').write('x')\n{clean}")
+    tool = fake_tool(tmp_path, f"open({str(diary)!r}, 'a').write('x')\n{SILENT}")
     both = check("memcheck"), check("racecheck")
     first = run_under(tool, monkeypatch, tmp_path, both[0])
     rows = run_under(tool, monkeypatch, tmp_path, *both)
@@ -215,11 +210,9 @@ def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.usefixtures("gpu_here")
 def test_a_planted_bug_must_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = check("memcheck", "rows_padded_by_four_bytes")
-    sees = f"open(report, 'w').write('''{OUT_OF_BOUNDS}''')\nsys.exit(86)\n"
-    (row,) = run_under(fake_tool(tmp_path, sees), monkeypatch, tmp_path, bug)
+    (row,) = run_under(fake_tool(tmp_path, SEES), monkeypatch, tmp_path, bug)
     assert (row["status"], row["details"]["planted"], row["details"]["found"]) == ("passed", bug.planted, 1)
-    blind = f"open(result, 'w').write('{{\"status\": \"passed\"}}')\nprint('''{CLEAN}''')\n"
-    (row,) = run_under(fake_tool(tmp_path, blind), monkeypatch, tmp_path / "blind", bug)
+    (row,) = run_under(fake_tool(tmp_path, SILENT), monkeypatch, tmp_path / "blind", bug)
     assert row["status"] == "wrong"
     assert "rows_padded_by_four_bytes is planted" in row["reason"]
 
@@ -253,9 +246,12 @@ def test_the_program_is_killed_with_the_tool(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.usefixtures("gpu_here")
 def test_without_the_tool_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
-    (row,) = sanitizer.run([check()], "sanitizer", tmp_path / "run.jsonl")[1:]
-    assert row["status"] == "unsupported"
-    assert "CUDA toolkit" in row["reason"]
+    for rows in (
+        sanitizer.run([check()], "sanitizer", tmp_path / "sanitizer.jsonl"),
+        hardware_counters.run([check().case], tmp_path / "ncu.jsonl"),
+    ):
+        assert rows[1]["status"] == "unsupported"
+        assert "CUDA toolkit" in rows[1]["reason"]
 
 
 @pytest.mark.slow
