@@ -136,18 +136,18 @@ def known_rows() -> list[dict[str, Any]]:
 def judged(asked: Sequence[Todo], install: bool) -> list[tuple[Todo, Verdict]]:
     """Verdicts in the order of `asked`, with progress. Installs compilers that are missing, or ends with what to do."""
     from harness.build import tritons
-    from harness.expressibility import environments, survey
+    from harness.expressibility import survey
 
     for version, dialect in sorted(set().union(*map(needed, asked))):
-        if not environments.is_here(version, dialect):
+        if not tritons.is_here(version, dialect):
             if not install:
                 try:
-                    environments.variables(version, dialect)
+                    tritons.variables(version, dialect)
                 except tritons.MissingTriton as error:
                     missing(str(error))
-            size = environments.megabytes(version, dialect)
-            console.print(f"installing {environments.name(version, dialect)}" + (f", {size} MB" if size else ""))
-            environments.install(version, dialect)
+            size = tritons.megabytes(version, dialect)
+            console.print(f"installing {tritons.name(version, dialect)}" + (f", {size} MB" if size else ""))
+            tritons.install(version, dialect)
     found = {}
     with Progress() as progress:
         progress.say(f"compiling for {len(asked)} proofs; a second time they come from build/")
@@ -170,7 +170,7 @@ def needed(each: Todo) -> set[tuple[str, str]]:
 
 def without_missing(asked: list[Todo]) -> list[Todo]:
     """Those whose compilers are here, where there are such; the others are named, with what they need."""
-    from harness.expressibility import environments
+    from harness.build import tritons
 
     lacking = {each: not_here(each) for each in asked}
     here = [each for each in asked if not lacking[each]]
@@ -178,21 +178,21 @@ def without_missing(asked: list[Todo]) -> list[Todo]:
         return asked
     for (_, proof, _), needs in lacking.items():
         if needs:
-            names = " and ".join(environments.name(*one) for one in needs)
+            names = " and ".join(tritons.name(*one) for one in needs)
             console.print(f"not run: {proof.name} needs {names}; add --install", soft_wrap=True, highlight=False)
     return here
 
 
 def compiled_here(asked: Sequence[Todo]) -> tuple[list[Todo], str]:
     """Those whose compilers are here, and a line about the others, whose recorded verdicts are shown all the same."""
-    from harness.expressibility import environments
+    from harness.build import tritons
 
     needs = {each: not_here(each) for each in asked}
     here = [each for each in asked if not needs[each]]
     # Triton and Gluon are one package.
-    lacking = {environments.name(*one): one for one in sorted({one for found in needs.values() for one in found})}
+    lacking = {tritons.name(*one): one for one in sorted({one for found in needs.values() for one in found})}
     names = " and ".join(lacking)
-    size = sum(environments.megabytes(*one) or 0 for one in lacking.values())
+    size = sum(tritons.megabytes(*one) or 0 for one in lacking.values())
     count = len(asked) - len(here)
     line = f"shown as recorded: {count} proofs need {names}, not here; --install downloads that ({size} MB)"
     return here, line if count else ""
@@ -200,9 +200,9 @@ def compiled_here(asked: Sequence[Todo]) -> tuple[list[Todo], str]:
 
 def not_here(each: Todo) -> list[tuple[str, str]]:
     """The compilers of a proof that are not on this machine."""
-    from harness.expressibility import environments
+    from harness.build import tritons
 
-    return sorted(one for one in needed(each) if not environments.is_here(*one))
+    return sorted(one for one in needed(each) if not tritons.is_here(*one))
 
 
 def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:

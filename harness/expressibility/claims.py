@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness import operators
+from harness.build.tritons import RIVALS
 from harness.catalog.techniques import RELEASES
 from harness.operators.protocol import Problem
 
@@ -44,22 +45,6 @@ VERSIONS = {
 DIALECTS = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
 """Dialect, as in a row's backend -> the head of its column. TLX: Meta's extensions, a plugin for the stock Triton 3.8.0
 (`pip install triton-utlx`)."""
-
-RIVALS = {"cute": "CuTe DSL", "cutile": "cuTile"}
-"""Languages of NVIDIA's own that compile without a GPU. A second, smaller table is theirs; nothing of them is timed."""
-
-PACKAGES = {
-    "cute": (
-        *(f"nvidia-cutlass-dsl{part}==4.8.1" for part in ("", "-libs-base", "-libs-core", "-libs-cu12")),
-        *("cuda-bindings==13.5.0", "cuda-pathfinder==1.9.0", "protobuf==7.36.2", "typing-extensions==4.16.0"),
-    ),
-    "cutile": (
-        "cuda-tile==1.7.0",
-        *(f"nvidia-{part}==13.5.37" for part in ("cuda-tileiras", "cuda-nvcc", "nvvm")),  # Tile IR to PTX to SASS
-        "typing-extensions==4.16.0",
-    ),
-}
-"""Rival -> all that it needs to compile without a GPU."""
 
 TEXTS = {
     "ttgir": "Triton's IR after its passes for the GPU",

@@ -20,9 +20,10 @@ from functools import cache
 from typing import Any
 
 from harness import operators
+from harness.build.tritons import PACKAGES, RIVALS
 from harness.catalog import techniques
 from harness.expressibility import verdicts
-from harness.expressibility.claims import DIALECTS, PACKAGES, RIVALS, VERSIONS, Claim, Proof, Twin
+from harness.expressibility.claims import DIALECTS, VERSIONS, Claim, Proof, Twin
 from harness.operators.protocol import Operator
 
 NOT_RUN, NOT_GRADED = "not run", "not graded yet"

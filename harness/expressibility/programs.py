@@ -20,7 +20,7 @@ from harness import build, operators
 from harness.build import Case, cuda, tritons
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
-from harness.expressibility import child, environments, verdicts
+from harness.expressibility import child, verdicts
 from harness.expressibility.claims import CudaProbe, Probe, Program, Twin
 from harness.machine import processes
 from harness.machine.environment import scrub
@@ -56,7 +56,7 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
             continue
         dialect = getattr(program, "dialect", None) or "triton"
         if version:
-            environments.variables(version, dialect)
+            tritons.variables(version, dialect)
         batches[_company(program, version), version, dialect].append((program, version))
     parts = (part for batch in batches.values() for part in _parts(batch))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -98,7 +98,7 @@ def _compile(batch: list[Job]) -> list[tuple[Job, Texts]]:
 
 
 def _variables(program: Program, version: str) -> dict[str, str]:
-    variables = environments.variables(version, getattr(program, "dialect", None) or "triton")
+    variables = tritons.variables(version, getattr(program, "dialect", None) or "triton")
     # As a kernel of the ladders is compiled for timing: mma.sync for the series triton.
     if isinstance(program, Twin):
         variables |= {"TRITON_DEFAULT_FP_FUSION": "1"} | (build.environment_of(case_of(program)) or {})

@@ -16,13 +16,12 @@ import ctypes
 import json
 import math
 import pickle
-import random
-import struct
 import sys
 import traceback
-from array import array
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy
 
 from harness import build, operators
 from harness.build import cuda_driver
@@ -72,15 +71,10 @@ class Driver:
 
 def normal(count: int, dtype: str, seed: int) -> bytes:
     """`count` numbers from N(0, 1) as fp16, bf16 or fp32."""
-    generator = random.Random(seed)
-    numbers = [generator.gauss(0.0, 1.0) for _ in range(count)]
-    if dtype == "fp16":
-        return struct.pack(f"<{count}e", *numbers)
-    if dtype == "fp32":
-        return array("f", numbers).tobytes()
-    fp32, bf16 = array("f", numbers).tobytes(), bytearray(2 * count)
-    bf16[0::2], bf16[1::2] = fp32[2::4], fp32[3::4]  # the upper half of each fp32
-    return bytes(bf16)
+    numbers = numpy.random.default_rng(seed).standard_normal(count, dtype=numpy.float32)
+    if dtype == "bf16":
+        return (numbers.view(numpy.uint32) >> 16).astype(numpy.uint16).tobytes()  # the upper half of each fp32
+    return numbers.astype(numpy.float16 if dtype == "fp16" else numpy.float32).tobytes()
 
 
 @dataclass(frozen=True)

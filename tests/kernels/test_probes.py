@@ -15,7 +15,7 @@ import pytest
 from harness.build import tritons
 from harness.catalog import sources
 from harness.cli.expressibility import needed
-from harness.expressibility import environments, programs, survey, verdicts
+from harness.expressibility import programs, survey, verdicts
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
 from harness.expressibility.survey import Todo
 from harness.operators.attention.claims import CLAIMS, OF_RIVALS
@@ -26,7 +26,7 @@ Known = dict[programs.Job, programs.Texts]
 
 
 def can_run(each: Todo) -> bool:
-    return all(environments.is_here(*one) for one in needed(each))
+    return all(tritons.is_here(*one) for one in needed(each))
 
 
 def todo(*versions: str) -> list[Todo]:
@@ -51,8 +51,8 @@ def jobs(each: Todo) -> tuple[programs.Job, programs.Job]:
 def install(asked: Iterable[Todo]) -> None:
     """The compilers that these proofs need. Raises RuntimeError with pip's words."""
     for version, dialect in sorted(set().union(*map(needed, asked))):
-        if not environments.is_here(version, dialect):
-            environments.install(version, dialect)
+        if not tritons.is_here(version, dialect):
+            tritons.install(version, dialect)
 
 
 def texts(each: Todo, known: Known) -> tuple[programs.Texts, programs.Texts]:
@@ -80,8 +80,8 @@ def test_what_is_not_here_is_installed_before_all_is_tried(monkeypatch: pytest.M
     """`make test-full` says --install: no proof is left out for want of its compiler."""
     assert "--install" in (sources.ROOT / "Makefile").read_text().partition("test-full:")[2].partition("\n\n")[0]
     here = {(INSTALLED, "triton")}
-    monkeypatch.setattr(environments, "is_here", lambda version, dialect="triton": (version, dialect) in here)
-    monkeypatch.setattr(environments, "install", lambda version, dialect: here.add((version, dialect)))
+    monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": (version, dialect) in here)
+    monkeypatch.setattr(tritons, "install", lambda version, dialect: here.add((version, dialect)))
     every = [*todo(*RELEASES), *OF_BOTH_RIVALS]
     assert not all(map(can_run, every))
     install(every)

@@ -134,7 +134,7 @@ ROOMS = {
     ),
     "harness.inspection": Row(
         ("harness/inspection",),
-        ("harness.inspection", *BELOW_BUILD, "harness.build", "harness.measure", "torch"),
+        ("harness.inspection", *BELOW_BUILD, "harness.build", "harness.measure", "torch", "numpy"),
         OPERATORS,
     ),
     "harness.expressibility": Row(

@@ -12,7 +12,7 @@ import typer
 from harness.build import tritons
 from harness.cli import output
 from harness.cli.expressibility import needed, without_missing
-from harness.expressibility import environments, survey, verdicts
+from harness.expressibility import survey, verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.survey import Todo
 from harness.expressibility.verdicts import Verdict
@@ -79,7 +79,7 @@ def test_the_whole_table_stands_without_the_compilers_that_are_not_here(
 ) -> None:
     """Of a fresh machine no proof was shown: one of them needs a Triton that is not there."""
     monkeypatch.setattr(tritons, "installed", lambda: "3.7.1")
-    monkeypatch.setattr(environments, "is_here", lambda version, dialect="triton": (version, dialect) == HERE)
+    monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": (version, dialect) == HERE)
     rows = [survey.row(each, Verdict(verdicts.PROVEN)) for each in survey.todo((*CLAIMS, *OF_RIVALS), EVERY)]
     asked = compiled_by(monkeypatch, rows, rivals=rivals)
     assert bool(asked) is not rivals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.expressibility import environments, programs
+from harness.expressibility import programs
 from harness.expressibility.claims import Probe
 from harness.operators.attention.claims.twin import Twin
 
@@ -29,7 +29,7 @@ def test_kernels_of_the_ladders_share_processes_and_a_hatch_has_its_own(
         return {form: {"words": environment.get("DISABLE_MMA_V3", "free")} for form in forms}
 
     monkeypatch.setattr(programs, "_run", run)
-    monkeypatch.setattr(environments, "variables", lambda version, dialect: {})
+    monkeypatch.setattr(programs.tritons, "variables", lambda version, dialect: {})
     jobs = [(program, VERSION) for program in (*twins, *held, hatch, *probe)]
     found = dict(programs.compiled(jobs, tmp_path))
     assert set(found) == set(jobs)
