@@ -1,0 +1,112 @@
+"""What a launch of a matrix product takes: tensors, and for CUDA the compile-time constants and the structure of
+gemm.cuh. Without torch."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from harness.catalog.entries import Tile
+from harness.operators.gemm.problem import Problem
+from harness.operators.protocol import Scalars, Tensors, TensorSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GUARD_ROWS = 256
+"""Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
+PAD = {"a": 16, "b": 32, "c": 48}
+"""Guard columns after every row of a padded arena: no two matrices have the same stride, so that a kernel that takes
+one's for another's is found out."""
+BLOCK_K = 64
+"""Elements of k in a step of the main loop, where the tile says no other `block_k`."""
+
+
+def input_specs(problem: Problem) -> dict[str, TensorSpec]:
+    """a (m, k), b (n, k), and with an epilogue bias (n,)."""
+    p = problem
+    bias = {} if p.epilogue == "plain" else {"bias": TensorSpec((p.n,), p.dtype, GUARD_ROWS)}
+    return {"a": _matrix("a", p.m, p.k, p.dtype), "b": _matrix("b", p.n, p.k, p.dtype), **bias}
+
+
+def output_specs(problem: Problem) -> dict[str, TensorSpec]:
+    """c (m, n)."""
+    return {"c": _matrix("c", problem.m, problem.n, problem.c_dtype)}
+
+
+def _matrix(name: str, rows: int, columns: int, dtype: str) -> TensorSpec:
+    return TensorSpec((rows, columns), dtype, GUARD_ROWS * (columns + PAD[name]), pad=(0, PAD[name]))
+
+
+def scalars(problem: Problem) -> dict[str, Any]:
+    """What a launch takes beside its tensors."""
+    return {"epilogue": problem.epilogue}
+
+
+def block_k(tile: Tile) -> int:
+    """Elements of k in a step of the main loop."""
+    return dict(tile.extra).get("block_k", BLOCK_K)
+
+
+def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
+    """The compile-time constants of a CUDA kernel (gemm.cuh)."""
+    return {
+        f"GEMM_{problem.dtype.upper()}": 1,
+        "GEMM_OUT_FP32": int(problem.out == "fp32"),
+        "GEMM_BIAS": int(problem.epilogue != "plain"),
+        "GEMM_GELU": int(problem.epilogue == "gelu"),
+        "GEMM_BLOCK_M": tile.block_m,
+        "GEMM_BLOCK_N": tile.block_n,
+        "GEMM_STAGES": tile.stages,
+        "GEMM_WARPS": tile.warps,
+        "GEMM_BLOCK_K": BLOCK_K,
+        **{f"GEMM_{name.upper()}": value for name, value in tile.extra},
+    }
+
+
+def has_packed_strides(problem: Problem, tensors: Tensors) -> bool:
+    """No kernel is built for constant strides."""
+    return True
+
+
+SIZES = ("m", "n", "k")
+
+
+class GemmArgs(ctypes.Structure):
+    """cuda_kernels/gemm/gemm.cuh, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("a", "b", "bias", "c", "workspace")),
+        *((f"{name}_stride", ctypes.c_int64) for name in "abc"),
+        *((name, ctypes.c_int32) for name in SIZES),
+    ]
+
+
+def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> GemmArgs:
+    """The arguments of a launch on these tensors; they hold no reference to them."""
+    a, b, c = (tensors[name] for name in "abc")
+    bias = tensors.get("bias")
+    return GemmArgs(
+        *(tensor.data_ptr() if tensor is not None else None for tensor in (a, b, bias, c, workspace)),
+        *(tensor.stride(0) for tensor in (a, b, c)),
+        *(a.shape[0], b.shape[0], a.shape[1]),
+    )
+
+
+def sizes(problem: Problem) -> GemmArgs:
+    """The sizes alone, which is what a kernel's workspace depends on."""
+    return GemmArgs(**{name: getattr(problem, name) for name in SIZES})
+
+
+def steps(problem: Problem, tile: Tile) -> int:
+    """More steps than a loop of a right kernel takes in one call of its function: one for each tile of C, and one for
+    each element of k, which the first rung takes one by one."""
+    tiles = -(-problem.m // tile.block_m) * -(-problem.n // tile.block_n)
+    return tiles * (problem.k + 2)
+
+
+def steps_of_any(problem: Problem) -> tuple[int, int]:
+    """The same for a kernel of which nothing is known: in Triton one program that does all of the smallest tiles of
+    tl.dot, in plain Python all products one by one."""
+    in_triton = -(-problem.m // 16) * -(-problem.n // 16) * (problem.k // 8 + 2)
+    return in_triton, problem.m * problem.n * (problem.k + 2)

@@ -1,0 +1,75 @@
+"""Why a backend declines a cell: the limits that several techniques share. Standard library only."""
+
+from __future__ import annotations
+
+from harness.catalog.entries import Limit, Tile
+from harness.operators.gemm.arguments import block_k
+
+SHARED_MEMORY_BYTES = 227 * 1024
+"""Bytes that a block can ask for on compute capability 9.0."""
+
+
+def buffers(tile: Tile) -> int:
+    """Bytes of the rings of A and B, 1024 for their barriers and where the buffer must start."""
+    return 2 * tile.stages * (tile.block_m + tile.block_n) * block_k(tile) + 1024
+
+
+WHOLE_TILES = Limit(
+    "*",
+    "m, n and k must be multiples of the tile (a rung marked general takes any)",
+    lambda problem, tile: bool(problem.m % tile.block_m or problem.n % tile.block_n or problem.k % block_k(tile)),
+)
+POWER_OF_TWO = Limit(
+    "triton",
+    "Triton's tensors have powers of two for sizes: block_m, block_n and block_k must be such",
+    lambda problem, tile: any(size & size - 1 for size in (tile.block_m, tile.block_n, block_k(tile))),
+)
+ONE_STAGE = Limit("cuda", "A and B have one buffer each: stages must be 1", lambda problem, tile: tile.stages != 1)
+RING = Limit(
+    "cuda", "A and B have a ring of buffers each: stages must be 2 or more", lambda problem, tile: tile.stages < 2
+)
+ONE_ELEMENT = Limit(
+    "cuda",
+    "a thread has one element of C: block_m * block_n must be 32 * warps",
+    lambda problem, tile: tile.block_m * tile.block_n != 32 * tile.warps,
+)
+EIGHT_BY_EIGHT = Limit(
+    "cuda",
+    "a thread has 8 x 8 elements of C: block_m * block_n must be 2048 * warps",
+    lambda problem, tile: tile.block_m * tile.block_n != 2048 * tile.warps,
+)
+WARP_GRID = Limit(
+    "cuda",
+    "warps are two rows of at least two, each with whole fragments: warps must be even, 4 or more, block_m a multiple "
+    "of 32 and block_n of 8 * warps",
+    lambda problem, tile: bool(
+        tile.warps % 2 or tile.warps < 4 or tile.block_m % 32 or tile.block_n % (8 * tile.warps)
+    ),
+)
+ROW_OF_128_BYTES = Limit(
+    "cuda",
+    "a row of a tile has the 128 bytes of a swizzle: block_k must be 64",
+    lambda problem, tile: block_k(tile) != 64,
+)
+SHARED_MEMORY = Limit(
+    "cuda",
+    f"the rings of A and B must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: buffers(tile) > SHARED_MEMORY_BYTES,
+)
+WIDTHS = (64, 128, 192, 256)
+WARPGROUP_TILES = Limit(
+    "cuda",
+    "one or two warpgroups multiply, each whole 64 rows by all columns, in the registers of a thread: warps must be 4 "
+    f"or 8, block_m a multiple of 16 * warps, block_n one of {', '.join(map(str, WIDTHS))}, and block_m * block_n at "
+    "most 4096 * warps",
+    lambda problem, tile: (
+        tile.warps not in (4, 8)
+        or bool(tile.block_m % (16 * tile.warps))
+        or tile.block_n not in WIDTHS
+        or tile.block_m * tile.block_n > 4096 * tile.warps
+    ),
+)
+PLAIN = (WHOLE_TILES, POWER_OF_TWO)
+MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
+WARPGROUPS = (POWER_OF_TWO, WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+"""Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""

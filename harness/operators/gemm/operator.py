@@ -1,0 +1,61 @@
+"""Matrix products as an operator. Standard library only: what computes is imported when it is first called."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from harness.operators.gemm.ladders import ampere, hopper
+from harness.operators.gemm.libraries import ANCHOR, LIBRARIES, PEERS
+from harness.operators.gemm.problem import Problem
+from harness.operators.protocol import Operator, deferred
+
+ARGUMENTS = partial(deferred, "harness.operators.gemm.arguments")
+
+OPERATOR = Operator(
+    name="gemm",
+    title="matrix products",
+    folder=Path(__file__).parent,
+    problem=Problem,
+    ladders=(ampere.LADDER, hopper.LADDER),
+    techniques=(*ampere.TECHNIQUES, *hopper.TECHNIQUES),
+    distributions=("normal", "shifted", "positive", "outliers", "huge_row", "cancellation"),
+    comparison_version=1,
+    inputs=deferred("harness.operators.gemm.inputs", "sample"),
+    input_specs=ARGUMENTS("input_specs"),
+    output_specs=ARGUMENTS("output_specs"),
+    scalars=ARGUMENTS("scalars"),
+    exact=deferred("harness.operators.gemm.reference", "exact"),
+    compare=deferred("harness.operators.gemm.numerics", "compare"),
+    validate=deferred("harness.operators.gemm.validate", "validate"),
+    defines=ARGUMENTS("defines"),
+    has_packed_strides=ARGUMENTS("has_packed_strides"),
+    structure=ARGUMENTS("structure"),
+    sizes=ARGUMENTS("sizes"),
+    steps=ARGUMENTS("steps"),
+    steps_of_any=ARGUMENTS("steps_of_any"),
+    adapt=deferred("harness.operators.gemm.adapt", "adapt"),
+    signature="multiply(a, b)",
+    calling=(
+        "multiply(a, b), with a of shape (m, k) and b of shape (n, k), fp16 or bf16, k contiguous; multiply(a, b, "
+        "bias), with bias of shape (n,), if the problem has an epilogue. It returns c of shape (m, n): a b^T, plus "
+        "bias, through GELU in its tanh form if the problem says so, in the dtype of a or in fp32."
+    ),
+    benchmark=Problem.square(4096),
+    peers=PEERS,
+    default_peers=PEERS,
+    anchor=ANCHOR,
+    peer=deferred("harness.operators.gemm.peers", "peer"),
+    libraries=LIBRARIES,
+    by_triton=("inductor",),
+    in_torch={"cuBLAS by torch.mm": "torch", "Inductor's Triton templates": "torch._inductor"},
+    counted=Problem(128, 256, 256, "fp16"),
+    sanitized={
+        "all": (Problem(256, 256, 256), Problem(128, 512, 128, "fp16", "gelu")),
+        "general": (Problem(200, 264, 136, "fp16", "bias", "fp32"),),
+    },
+    other_problems=(
+        Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k
+        Problem(1, 264, 8, "bf16", "bias", "fp32"),  # one row, one step of k
+    ),
+)

@@ -1,0 +1,79 @@
+"""Bad input ends here: the checks in front of both languages. Reads shapes, strides, dtypes and addresses only."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.catalog.entries import Technique
+from harness.catalog.techniques import ladder_of
+from harness.operators.gemm.arguments import input_specs, output_specs
+from harness.operators.gemm.inputs import DTYPES
+from harness.operators.gemm.problem import Problem
+from harness.operators.protocol import Scalars, Tensors, TensorSpec
+
+ALIGNMENT = 16
+"""Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""
+
+
+def validate(
+    problem: Problem,
+    tensors: Tensors,
+    scalars: Scalars,
+    *,
+    technique: Technique | None = None,
+    capability: tuple[int, int] | None = None,
+) -> None:
+    """Returns when every kernel takes these tensors; the first one that none takes raises TypeError or ValueError."""
+    specs = {**input_specs(problem), **output_specs(problem)}
+    if tensors.keys() != specs.keys():
+        raise ValueError(f"tensors: got {', '.join(tensors)}, expected {', '.join(specs)} for {problem.slug}")
+    for name, spec in specs.items():
+        _check(name, tensors[name], spec)
+        if tensors[name].device != tensors["a"].device:
+            raise ValueError(
+                f"{name}.device: got {tensors[name].device}, expected {tensors['a'].device} as a; use .to(a.device)"
+            )
+    extents = {name: _extent(tensor) for name, tensor in tensors.items() if tensor.device.type != "meta"}
+    for name, (begin, end) in extents.items():
+        if name != "c" and begin < extents["c"][1] and extents["c"][0] < end:
+            raise ValueError(
+                f"c: got memory that overlaps {name}, expected memory of its own; allocate it with torch.empty"
+            )
+    if technique is not None and capability is not None and capability[0] not in ladder_of(technique).capabilities:
+        expected = ", ".join(f"{major}.x" for major in ladder_of(technique).capabilities)
+        raise ValueError(
+            f"GPU: got compute capability {capability[0]}.{capability[1]}, expected one of {expected} for "
+            f"{technique.name}; `twinkernels list` shows what runs where"
+        )
+
+
+def _check(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{name}.layout: got {tensor.layout}, expected torch.strided; pass {name}.to_dense()")
+    if tensor.dtype != DTYPES[spec.dtype]:
+        raise TypeError(f"{name}.dtype: got {tensor.dtype}, expected {DTYPES[spec.dtype]}; convert it first")
+    if tuple(tensor.shape) != spec.shape:
+        raise ValueError(f"{name}.shape: got {tuple(tensor.shape)}, expected {spec.shape} as compiled for")
+    if tensor.requires_grad:
+        raise ValueError(f"{name}.requires_grad: got True, expected False (forward only); pass {name}.detach()")
+    if tensor.stride(-1) != 1:
+        raise ValueError(f"{name}.stride(-1): got {tensor.stride(-1)}, expected 1; pass {name}.contiguous()")
+    if tensor.dim() == 2 and tensor.shape[0] > 1:
+        elements = ALIGNMENT // tensor.element_size()
+        if tensor.stride(0) < tensor.shape[1] or tensor.stride(0) % elements:
+            raise ValueError(
+                f"{name}.stride(0): got {tensor.stride(0)}, expected a multiple of {elements} ({ALIGNMENT} bytes), "
+                f"{tensor.shape[1]} or more; pass {name}.contiguous()"
+            )
+    if tensor.device.type != "meta" and tensor.data_ptr() % ALIGNMENT:
+        raise ValueError(
+            f"{name}.data_ptr(): got {tensor.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}, expected "
+            f"aligned to {ALIGNMENT} bytes; pass {name}.clone()"
+        )
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

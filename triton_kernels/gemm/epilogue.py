@@ -1,0 +1,37 @@
+"""What becomes of the sums of a tile, and how it is written: the same in all kernels."""
+
+import triton
+import triton.language as tl
+
+GELU_SCALE = tl.constexpr(1.5957691216057308)
+"""2 sqrt(2 / pi)."""
+
+
+@triton.jit
+def store(
+    sums, c_ptr, c_stride, bias_ptr, row, col, m, n,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EVEN: tl.constexpr, EPILOGUE: tl.constexpr,
+):  # fmt: skip
+    """Adds the bias, applies GELU in its tanh form, and writes the tile of C that begins at (row, col)."""
+    rows = row + tl.arange(0, BLOCK_M)
+    cols = col + tl.arange(0, BLOCK_N)
+    if EPILOGUE != "plain":
+        bias = tl.load(bias_ptr + cols) if EVEN else tl.load(bias_ptr + cols, cols < n, other=0.0)
+        sums += bias.to(tl.float32)[None, :]
+    if EPILOGUE == "gelu":
+        sums *= tl.sigmoid(GELU_SCALE * (sums + 0.044715 * sums * sums * sums))
+    c_ptrs = c_ptr + rows.to(tl.int64)[:, None] * c_stride + cols[None, :]
+    if EVEN:
+        tl.store(c_ptrs, sums.to(c_ptr.dtype.element_ty))
+    else:
+        tl.store(c_ptrs, sums.to(c_ptr.dtype.element_ty), (rows < m)[:, None] & (cols < n)[None, :])
+
+
+@triton.jit
+def grouped_tile(number, m, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """The first row and column of the tile that a program takes: groups of GROUP_M rows of tiles, column by column."""
+    tiles_m = tl.cdiv(m, BLOCK_M)
+    in_group = GROUP_M * tl.cdiv(n, BLOCK_N)
+    first = number // in_group * GROUP_M
+    rows = min(tiles_m - first, GROUP_M)
+    return (first + number % in_group % rows) * BLOCK_M, number % in_group // rows * BLOCK_N

@@ -1,0 +1,9 @@
+"""Two consumer warpgroups, and a tile of 128 x 256: each multiplies 64 rows by all 256 columns.
+
+Builds on producer_consumer; changes the tile only, which the registry sets. The compiler splits 128 rows between two
+consumers there already.
+
+So this is the same program as producer_consumer, at another tile.
+"""
+
+from triton_kernels.gemm.hopper.producer_consumer import twin  # noqa: F401

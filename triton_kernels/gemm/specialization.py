@@ -1,0 +1,143 @@
+"""From (problem, tile) to the exact arguments, specialization and options of a Triton kernel that multiplies matrices.
+
+A kernel file ends in `twin = Twin(kernel, options)`. `Twin.launch` runs the kernel through Triton's ordinary JIT call.
+`Twin.specialize` says what that call specializes on, without a GPU, by running Triton's own binder on meta tensors; its
+result compiles ahead of time. Both take the same arguments and options, so what is inspected is what is timed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel, make_backend
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction, create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from triton_kernels.attention.specialization import Specialization, lend
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+BLOCK_K = 64
+"""Elements of k in a step of the main loop, where the tile says no other `block_k`."""
+DESCRIPTORS_BYTES = 512
+"""Bytes of workspace per program, enough for the descriptors that it makes of a, b and c."""
+
+
+def options(tile: Any) -> dict[str, Any]:
+    """Compile options of a tile. `tile.extra` (maxnreg, num_ctas) is passed to Triton, but for block_k."""
+    extra = {name: value for name, value in tile.extra if name != "block_k"}
+    return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True, **extra}
+
+
+def block_k(tile: Any) -> int:
+    return dict(tile.extra).get("block_k", BLOCK_K)
+
+
+def tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """A one-dimensional grid: one program for each tile of C; the kernel decides on their order."""
+    return (triton.cdiv(a.shape[0], tile.block_m) * triton.cdiv(b.shape[0], tile.block_n),)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A kernel and how it is launched: the last statement of a kernel file.
+
+    The kernel gets the arguments that its parameters name: pointers (`a_ptr`, `b_ptr`, `bias_ptr`, `c_ptr`), sizes,
+    `a_stride`, `b_stride` and `c_stride` in elements between rows, tensor descriptors made on the host (`a_desc`,
+    `b_desc`, of a tile's rows and BLOCK_K columns), the constants BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile
+    divides m, n and k) and EPILOGUE: plain, bias or gelu. `options` turns a tile into compile options. With
+    `makes_descriptors` every program gets workspace for its own descriptors.
+    """
+
+    kernel: JITFunction | InterpretedFunction
+    options: Callable[[Any], dict[str, Any]] = options
+    makes_descriptors: bool = False
+
+    def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
+        """What `launch` compiles for `problem` on `arch` (such as sm_90a), with rows side by side.
+
+        Raises ValueError for an option that this Triton does not know, and in the interpreter.
+        """
+        function = self.kernel
+        if not isinstance(function, JITFunction):
+            raise ValueError("TRITON_INTERPRET: got 1, expected it unset; the interpreter has nothing to compile")
+        target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), 32)
+        backend = make_backend(target)
+        compile_options, known = self.options(tile), vars(backend.parse_options({}))
+        if unknown := sorted(set(compile_options) - set(known)):
+            raise ValueError(
+                f"tile.extra: got {unknown}, expected options of Triton {triton.__version__}: {sorted(known)}"
+            )
+        tensors = meta_tensors(problem)
+        bind = create_function_from_signature(function.signature, function.params, backend)
+        bound, kinds, extra = bind(**self.arguments(tensors, problem.epilogue, tile), **compile_options, debug=False)
+        parsed, signature, constexprs, attrs = function._pack_args(backend, extra, bound, kinds, extra)
+        grid = tiles(tensors["a"], tensors["b"], tile)
+        return Specialization(function, signature, constexprs, attrs, parsed, grid, target)
+
+    def launch(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        c: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        epilogue: str = "plain",
+        tile: Any,
+        workspace: torch.Tensor | None = None,
+    ) -> CompiledKernel | None:
+        """Runs the kernel on the current stream and returns the loaded program (None in the interpreter).
+
+        a (m, k), b (n, k), bias (n,), c (m, n), any strides but the last. `workspace`: uint8, zeroed,
+        `workspace_bytes(problem)`.
+        """
+        if self.makes_descriptors:
+            lend(workspace)
+        tensors = {"a": a, "b": b, "c": c, **({} if bias is None else {"bias": bias})}
+        return self.kernel[tiles(a, b, tile)](**self.arguments(tensors, epilogue, tile), **self.options(tile))
+
+    def workspace_bytes(self, problem: Any) -> int:
+        """Bytes of workspace that `launch` needs; they must be zero before it and are zero after it."""
+        if not self.makes_descriptors:
+            return 0
+        return DESCRIPTORS_BYTES * triton.cdiv(problem.m, 64) * triton.cdiv(problem.n, 64)
+
+    def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
+        """The arguments that the kernel's parameters name. Raises KeyError for a parameter that is none of them."""
+        a, b, c = (tensors[name] for name in "abc")
+        m, k, n, step = a.shape[0], a.shape[1], b.shape[0], block_k(tile)
+        offered = {
+            **{f"{name}_ptr": tensors.get(name) for name in ("a", "b", "bias", "c")},
+            **{f"{name}_stride": tensor.stride(0) for name, tensor in (("a", a), ("b", b), ("c", c))},
+            "m": m,
+            "n": n,
+            "k": k,
+            "BLOCK_M": tile.block_m,
+            "BLOCK_N": tile.block_n,
+            "BLOCK_K": step,
+            "EVEN": m % tile.block_m == 0 and n % tile.block_n == 0 and k % step == 0,
+            "EPILOGUE": epilogue,
+        }
+        for name, tensor, rows in (("a", a, tile.block_m), ("b", b, tile.block_n)):
+            if f"{name}_desc" in self.kernel.arg_names:
+                stride = tensor.stride(0) if tensor.shape[0] > 1 else tensor.shape[1]
+                offered[f"{name}_desc"] = TensorDescriptor(tensor, list(tensor.shape), [stride, 1], [rows, step])
+        return {name: offered[name] for name in self.kernel.arg_names}
+
+
+def meta_tensors(problem: Any) -> dict[str, torch.Tensor]:
+    """The tensors of a problem, without memory. Their pointers count as aligned, as `validate` requires."""
+    shapes = {"a": (problem.m, problem.k), "b": (problem.n, problem.k), "c": (problem.m, problem.n)}
+    dtypes = {"c": DTYPES[problem.c_dtype]}
+    if problem.epilogue != "plain":
+        shapes["bias"] = (problem.n,)
+    return {
+        name: torch.empty(shape, dtype=dtypes.get(name, DTYPES[problem.dtype]), device="meta")
+        for name, shape in shapes.items()
+    }
