@@ -72,13 +72,18 @@ def _newer(fresh: pandas.DataFrame, recorded: pandas.DataFrame) -> pandas.DataFr
 
 
 def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
-    """Of the newest version of each kernel that was timed: with them, editing a kernel leaves recorded rows as they
-    count."""
-    timing = frame.frame("timing", root=recorded)
-    timed = timing[(timing.purpose == "timing") & timing.technique.notna()].sort_values("time", kind="stable")
-    return {
-        (name, by): source for name, by, source in zip(timed.technique, timed.backend, timed.source_sha256, strict=True)
-    }
+    """Of the newest version of each kernel that was timed, or else checked: with them, editing a kernel leaves recorded
+    rows as they count."""
+    found: dict[tuple[str, str], str] = {}
+    for kind in ("gate", "timing"):
+        table = frame.frame(kind, root=recorded)
+        about = table.technique.notna() & ((kind == "gate") | (table.get("purpose") == "timing"))
+        rows = table[about].sort_values("time", kind="stable")
+        found |= {
+            (name, by): source
+            for name, by, source in zip(rows.technique, rows.backend, rows.source_sha256, strict=True)
+        }
+    return found
 
 
 def of_compilers(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None) -> list[Row]:

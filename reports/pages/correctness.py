@@ -38,6 +38,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "failed": group_holes(failed),
         "checks": sum(one.passed for line in lines for one in line.by_backend.values()) + len(failed),
         "failures": len(failed),
+        "outdated": sum(one.outdated for line in lines for one in line.by_backend.values()),
         "where": [data.provenance(rows) for data in datasets if (rows := _gates(data))],
         "sanitized": table,
         "ran": [name for name in product(SERIES, results.SANITIZERS) if name in ran],

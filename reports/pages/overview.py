@@ -25,6 +25,16 @@ from reports.pages import downloads
 from reports.pages.common import Rows
 
 OTHERS = "Not on a ladder"
+COMMANDS = {
+    "bench": "How fast are kernels that somebody asked for?",
+    "tune": "Which tile is fastest, in each language?",
+    "ncu": "What do the GPU's counters say of each kernel?",
+    "sanitizer": "Do NVIDIA's sanitizers find an error in a kernel?",
+    "sanitizer_planted": "Do NVIDIA's sanitizers find an error that is known to be there?",
+    "inspect": "What is each kernel made of?",
+    "memory": "What does each CUDA kernel do when it runs, counted on a CPU?",
+}
+"""What those ask that are commands and have no file in experiments/."""
 
 
 def ideas() -> dict[str, str]:
@@ -160,7 +170,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
 
 def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """Every experiment with its question, its rows, and what has no number."""
-    questions = {name: experiments.question(name) for name in experiments.files()}
+    questions = COMMANDS | {name: experiments.question(name) for name in experiments.files()}
     tables = []
     for data in datasets:
         lines = []

@@ -40,6 +40,7 @@ def page(of: Rows) -> dict[str, Any]:
         "problems": problems,
         "headline": HEADLINE,
         "goal": GOAL,
+        "known": set(of.known),
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "terms": [term_of(data, found, start, term, texts) for start, each in WAYS.items() for term in each],

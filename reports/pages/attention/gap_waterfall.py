@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, TRITON
+from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON
 from harness.rows.gap import Ledger, Line, percent
 from harness.rows.stats import Estimate
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
@@ -25,8 +25,8 @@ CAUSE_COLORS = {
 which means impossible."""
 IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
-STEP, SHORT = 50, 0.15
-"""TFLOPS between the lines of the axis; a fifth of it on a way that is shorter than this."""
+STEP, SHORT = 10, 0.15
+"""Percent between the lines of the axis; a fifth of it on a way that is shorter than this."""
 STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon", TLX: "TLX"}
 
 
@@ -34,7 +34,6 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
     length is an equal factor. An open bar is a loss."""
     added = [(line, line.size) for line in lines if line.counts and line.size]
-    start = one.speed(one.start) or 0.0
     places = _places([size.value for _, size in added], one)
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
@@ -42,10 +41,10 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
-    for tick in _ticks(start, low, high):
-        x = math.log(tick / start)
+    for tick in _ticks(low, high):
+        x = math.log(1 + tick / 100)
         axes.plot([x, x], [0, height - 24], color=GRID, lw=1, zorder=0)
-        write(axes, f"{tick:.0f}", (x, height - 12), size=TICK, color=MUTED, ha="center")
+        write(axes, minus(f"{tick:+d}%"), (x, height - 12), size=TICK, color=MUTED, ha="center")
 
     def label(text: str, y: float, bold: bool = False) -> None:
         if narrow:
@@ -58,7 +57,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     def middle(y: float) -> float:
         return y + (30 if narrow else row / 2)
 
-    label(f"{STARTS[one.start]}: {start:.0f} TFLOPS", 0, bold=True)
+    label(STARTS[one.start], 0, bold=True)
     axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start.partition("@")[0]], lw=3)
     y = float(row)
     for (line, size), (begin, end) in zip(added, places, strict=False):
@@ -74,7 +73,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
         _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
     y += row
-    label(f"Flagship: {one.speed(FLAGSHIP):.0f} TFLOPS", y, bold=True)
+    label("Flagship", y, bold=True)
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
     return to_svg(figure, f"ledger {one.start} {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")
@@ -89,11 +88,11 @@ def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:
     return found
 
 
-def _ticks(start: float, low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float) -> range:
+    """Percent over the start."""
     step = STEP if high - low > SHORT else STEP // 5
-    first = math.ceil(start * math.exp(low) / step) * step
-    last = math.floor(start * math.exp(high) / step) * step
-    return [float(tick) for tick in range(first, last + 1, step)]
+    first, last = (100 * math.expm1(end) / step for end in (low, high))
+    return range(math.ceil(first) * step, math.floor(last) * step + 1, step)
 
 
 def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> float:

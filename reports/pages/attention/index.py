@@ -6,13 +6,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.operators.attention.gap import TRITON
 from reports.data.dataset import Dataset
 from reports.data.names import LANGUAGES, cell_title
 from reports.facts import counters
 from reports.facts.expressibility import Said
 from reports.pages import downloads
-from reports.pages.attention import answer, bars, ledger
+from reports.pages.attention import answer, bars
 from reports.pages.common import Rows, provenance
 
 STATES = {
@@ -39,8 +38,6 @@ def page(rows: Rows) -> dict[str, Any]:
     deciding = answer.deciding(data, found.problem, rows.known)
     grades = {one.grade for line in deciding for one in line.said.values()}
     grid = answer.grid(data)
-    _, ledgers = ledger.found([data])
-    gap = next((one for one in ledgers if (one.problem, one.start) == (found.problem, TRITON)), None)
     table = [
         {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
         for bar in found.bars
@@ -61,13 +58,12 @@ def page(rows: Rows) -> dict[str, Any]:
         },
         "grid": grid,
         "stalls": stalls(rows, found),
-        "gap": gap and ledger.short(gap),
         "where": where(data, found),
         "caption": provenance(data, found.rows),
         "command": command(found),
         "files": [
             downloads.Download("answer", table, found.rows),
-            downloads.Download("grid", _grid(grid), [point.row for _, points in grid for point in points.values()]),
+            *([downloads.Download("grid", _grid(grid), _rows(grid))] if grid else []),
         ],
     }
 
@@ -117,6 +113,10 @@ def stalls(rows: Rows, found: answer.Answer) -> list[tuple[answer.Bar, list[tupl
             if here and (reasons := counters.stalls(here[0])):
                 made.append((bar, reasons))
     return made
+
+
+def _rows(grid: list[Any]) -> list[Any]:
+    return [point.row for _, points in grid for point in points.values()]
 
 
 def _grid(grid: list[Any]) -> list[dict[str, Any]]:

@@ -13,14 +13,6 @@ from harness.rows.stats import Estimate
 from reports.data.dataset import Dataset
 
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
-SOURCES = {
-    "language": "needs a hatch",
-    "compiler": "Triton’s compiler",
-    "assembler": "ptxas",
-    "effort": "could be written today",
-    "unexplained": "unexplained",
-}
-"""Cause -> where that part of the gap is from, on the first page."""
 STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel", TLX: "the TLX kernel"}
 """Of a way to the flagship."""
 LANGUAGES = {TRITON: "core Triton", GLUON: "Gluon", TLX: "TLX"}
@@ -57,16 +49,6 @@ def gain(estimate: Estimate | None) -> str:
 def minus(number: str) -> str:
     """With the sign for negative numbers in place of a hyphen, and no sign before zero."""
     return re.sub(r"[-+](?=0(?:\.0+)?(?![.\d]))", "", number).replace("-", "−")
-
-
-def short(one: Ledger) -> str:
-    """The gap and its causes in one sentence, for the first page; empty where a number is missing. What rounds to
-    nothing is left out: a phone has room for few words."""
-    if one.gap is None or not one.causes:
-        return ""
-    sizes = {SOURCES[cause]: round(percent(size.value)) for cause, size in one.causes.items()}
-    parts = [f"{source} {size:+}%" for source, size in sizes.items() if size]
-    return minus(f"Our best CUDA kernel is {percent(one.gap.value):.0f}% faster: {', '.join(parts)}.")
 
 
 def evidence(term: Term) -> list[tuple[str, str, tuple[str, str]]]:

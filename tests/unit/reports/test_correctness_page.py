@@ -47,7 +47,7 @@ def test_verdicts_with_other_inputs_or_limits_are_counted() -> None:
     for rows, outdated in ((gates(), 4), (now, 0), ([*now[:3], *gates()[3:]], 1)):
         found = [one for line in lines_of(*rows).values() for one in line.by_backend.values()]
         assert sum(one.outdated for one in found) == outdated
-    assert "with earlier inputs or limits" in page(*gates())
+    assert "4 of 4 checks were made with earlier inputs or limits" in page(*gates())
     assert "with earlier inputs or limits" not in page(*now)
 
 

@@ -219,8 +219,8 @@ def test_the_files_of_an_experiment_have_what_counts(site: Path, data: Dataset) 
 
 def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
     own = (build.ROOT / "templates/script.js").read_text()
-    for text in pages.values():
-        assert text.lower().count("<script") == 1
+    for name, text in pages.items():
+        assert text.lower().count("<script") == 1 or name.startswith(("findings", "learn")), name
         assert f"<script>{own}</script>" in text
     for name in ("data.html", "technique/direct_rescale.html"):
         assert "&lt;script&gt;alert(&#39;reason&#39;)&lt;/script&gt;" in pages[name], name
@@ -228,7 +228,9 @@ def test_text_from_rows_is_escaped(pages: dict[str, str]) -> None:
 
 def test_every_figure_says_where_its_rows_come_from(pages: dict[str, str]) -> None:
     for name, text in pages.items():
-        if name != "index.html" and not name.startswith(("findings", "learn")):
+        if name.startswith(("findings", "learn")):
+            continue  # their drawings are of no rows
+        if name != "index.html":
             assert text.count("<figcaption>") == text.count("<figure"), name
         for caption in re.findall(r"<figcaption>(.*?)(?: <span class=\"links\">.*?)?</figcaption>", text):
             if caption.endswith("; computed on this CPU by running the kernel direct_rescale"):
@@ -454,27 +456,13 @@ def test_the_passes_of_an_access_follow_from_its_width() -> None:
 
 
 def test_conflicts_are_shown_with_their_origin(pages: dict[str, str]) -> None:
-    ladder = pages["ladder/ampere.html"]
-    assert ladder.count(f"<figcaption>{HERE}") == 2
-    assert "8 passes" in ladder
+    worst = pages["technique/mma_ldmatrix.html"]
+    assert worst.count(f"<figcaption>{HERE}") >= 1
+    assert "8 passes" in worst
     page = pages["technique/xor_swizzle.html"]
     assert HERE in page
     assert re.search(r"<th>of these, bank conflicts</th><td class=\"n\">0</td><td class=\"n muted\">[^0]", page)
     assert re.search(r"no conflict</p>\s*<svg", page)
-
-
-def test_ncu_stands_beside_the_count(counted: list[Row]) -> None:
-    cpu = Dataset("a CPU", False, counted, synthetic.hashes())
-    same, big = Problem.from_dict(counted[1]["problem"]), synthetic.PROBLEMS[0]
-    hit = by_ncu("mma_ldmatrix", big, **{counters.CONFLICTS: 5.0, counters.HIT_RATE: 71.0})
-    conflicts = by_ncu("mma_ldmatrix", same, **{counters.CONFLICTS: 18.0})
-    conflicts["details"]["totals"] = {"bank_conflicts": 17.0}
-    gpu = dataset([synthetic.ENVIRONMENT, hit, conflicts])
-    steps = counters.conflict_steps([cpu, gpu])
-    assert [step["technique"].name for step in steps] == ["mma_ldmatrix", "xor_swizzle"]
-    assert (steps[0]["ncu"]["by_address"], steps[0]["ncu"]["by_hardware"]) == (17.0, 18.0)
-    assert steps[0]["counted"].conflicts_per_ldmatrix > steps[1]["counted"].conflicts_per_ldmatrix == 0
-    assert steps[1]["ncu"] is None
 
 
 def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
