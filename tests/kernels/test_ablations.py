@@ -169,18 +169,12 @@ def test_a_static_order_keeps_no_counter() -> None:
     assert build.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
 
 
-@pytest.mark.parametrize(
-    ("one", "problem", "tile"),
-    [
-        pytest.param(one, problem, tile, id=f"{one.name}-{problem.slug}-{tile.slug}")
-        for one in LESS
-        if one.lacks in (("wait_for_number",), ("evict_normal",), ("second_q_buffer",))
-        for name, problem, tile in sorted(TIMED, key=str)
-        if name == one.name and tile and problem.seq_q == 4096
-    ],
-)
-def test_another_producer_leaves_the_main_loop_as_it_was(one: Ablation, problem: Problem, tile: Tile) -> None:
-    assert main_loop(one.name, problem, tile) == main_loop(one.builds_on[0], problem, tile)
+def test_another_producer_leaves_the_main_loop_as_it_was() -> None:
+    for one in LESS:
+        if one.lacks in (("wait_for_number",), ("evict_normal",), ("second_q_buffer",)):
+            for name, problem, tile in TIMED:
+                if name == one.name and tile and problem.seq_q == 4096:
+                    assert main_loop(name, problem, tile) == main_loop(one.builds_on[0], problem, tile), problem
 
 
 def instructions(name: str) -> list[instruction_order.Instruction]:
@@ -214,37 +208,24 @@ def test_every_load_has_a_hint_or_none_has(name: str, hints: bool) -> None:
     assert {"desc[" in one.operands for one in loads} == {hints}
 
 
-def test_a_softmax_without_overlap_stands_alone() -> None:
+def test_what_is_under_the_products_is_what_the_ablation_says() -> None:
+    """Without overlap nothing is. Maxima that nothing holds leave the place that they had. The main loop of integer
+    maxima holds those of floats too, for where the vote is lost: they are counted once."""
     for name in ("without_overlap", *VOCABULARIES):
         assert set(main_loop(name)["under_products"].values()) == {0}
-
-
-def test_maxima_that_nothing_holds_leave_the_place_that_they_had() -> None:
-    held = main_loop("without_turns")["under_products"]
-    free = main_loop("without_pinned_maxima")["under_products"]
+    held, free = (main_loop(name)["under_products"] for name in ("without_turns", "without_pinned_maxima"))
     assert free["maxima"] + free["exponentials"] < held["maxima"] + held["exponentials"]
-
-
-def test_maxima_of_floats_are_counted_once() -> None:
-    """The main loop of integer maxima holds those of floats too, for where the vote is lost."""
-    both = main_loop("without_turns")["all"]["maxima"]
     for name in ("without_integer_max", "without_lazy_rescale_or_integer_max"):
-        assert main_loop(name)["all"]["maxima"] < both
+        assert main_loop(name)["all"]["maxima"] < main_loop("without_turns")["all"]["maxima"]
 
 
-@pytest.mark.parametrize(
-    ("problem", "tile"),
-    [
-        pytest.param(problem, tile, id=f"{problem.slug}-{tile.slug}")
-        for name, problem, tile in sorted(TIMED, key=str)
-        if name == "without_moved_descriptors" and tile
-    ],
-)
-def test_a_descriptor_built_anew_takes_two_instructions_more_than_a_moved_one(problem: Problem, tile: Tile) -> None:
+def test_a_descriptor_built_anew_takes_two_instructions_more_than_a_moved_one() -> None:
     """For each product of the main loop; nothing else that the reader counts is another."""
-    moved, anew = (main_loop(name, problem, tile) for name in (ledger.FLAGSHIP, "without_moved_descriptors"))
-    assert (moved["products"], moved["all"]) == (anew["products"], anew["all"])
-    assert anew["instructions"] - moved["instructions"] >= 2 * moved["products"]
+    for name, problem, tile in TIMED:
+        if name == "without_moved_descriptors" and tile:
+            moved, anew = (main_loop(one, problem, tile) for one in (ledger.FLAGSHIP, name))
+            assert (moved["products"], moved["all"]) == (anew["products"], anew["all"]), problem
+            assert anew["instructions"] - moved["instructions"] >= 2 * moved["products"], problem
 
 
 @pytest.mark.parametrize(
@@ -292,17 +273,6 @@ def compiled(language: str, tile: Tile) -> dict[str, str]:
 RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}
 
 
-def runs() -> list[Any]:
-    builds = [
-        (one.name, head_dim, causal)
-        for one, head_dim, causal in product(ABLATIONS, (128, 64), (True, False))
-        if techniques.unsupported(one, "cuda", problem_of(head_dim, causal), tile_of(one.name, head_dim)) is None
-    ]
-    passed = {build for build in builds if proven.passed(build[0])}
-    quick = chosen.by_commit(passed, 4) | {build for build in builds if build not in passed}
-    return [pytest.param(*build, marks=() if build in quick else pytest.mark.full) for build in builds]
-
-
 def problem_of(head_dim: int, causal: bool) -> Problem:
     """Ragged, of grouped heads."""
     return Problem(1, 4, 2, RUN[head_dim].block_m + 13, 3 * RUN[head_dim].block_n - 7, head_dim, "fp16", causal, "bshd")
@@ -312,7 +282,16 @@ def tile_of(name: str, head_dim: int) -> Tile:
     return ledger.TRITONS if name in VOCABULARIES else RUN[head_dim]
 
 
-@pytest.mark.parametrize(("name", "head_dim", "causal"), runs())
+BUILDS = [
+    (one.name, head_dim, causal)
+    for one, head_dim, causal in product(ABLATIONS, (128, 64), (True, False))
+    if techniques.unsupported(one, "cuda", problem_of(head_dim, causal), tile_of(one.name, head_dim)) is None
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "head_dim", "causal"), chosen.params(BUILDS, lambda build: proven.passed(build[0]), 4)
+)
 def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
     problem = problem_of(head_dim, causal)
     variant = build.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")

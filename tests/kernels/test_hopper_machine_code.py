@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,22 +110,14 @@ def code(request: pytest.FixtureRequest) -> Code:
 
 
 @pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
-def test_no_main_loop_is_serialized_or_spills(one: Cell, code: Code) -> None:
-    main_loop = code(one)["main_loop"]
-    assert code(one).get("remarks", []) == []
+def test_no_main_loop_is_serialized_spills_or_fences_the_gpu(one: Cell, code: Code) -> None:
+    """A fence of the GPU is what a release to the cluster is made of. Registers move from the producer on."""
+    found = code(one)
+    main_loop, moved = found["main_loop"], found.get("setmaxnreg", [])
+    assert found.get("remarks", []) == []
     assert not main_loop["serialized"]
     assert main_loop["local_memory"] == 0
-
-
-@pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
-def test_no_main_loop_fences_the_gpu(one: Cell, code: Code) -> None:
-    """What a release to the cluster is made of."""
-    assert "fence of the GPU" not in code(one)["main_loop"]["sequence"]
-
-
-@pytest.mark.parametrize("one", IN_BOTH_FORMATS, ids=label)
-def test_registers_move_from_the_producer_on(one: Cell, code: Code) -> None:
-    moved = code(one).get("setmaxnreg", [])
+    assert "fence of the GPU" not in main_loop["sequence"]
     if one[0].technique == "wgmma":
         assert moved == []
     else:
@@ -141,34 +132,22 @@ def test_a_serial_softmax_stands_alone(name: str, mask: str, code: Code) -> None
 
 
 @pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-def test_exponentials_are_in_the_lock_and_maxima_are_not(head_dim: int, mask: str, code: Code) -> None:
-    found = code(cell("exp_lock", head_dim, MASKS[mask]))["main_loop"]
-    assert found["in_lock"]["exponentials"] == found["all"]["exponentials"]
-    assert found["in_lock"]["maxima"] == found["in_lock"]["shuffles"] == 0
-
-
-@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-@pytest.mark.parametrize("name", ["overlapped_softmax", "pingpong", "wide_tile"])
-def test_the_assembler_moves_the_wait_above_the_exponentials(name: str, head_dim: int, mask: str, code: Code) -> None:
-    found = code(cell(name, head_dim, MASKS[mask]))["main_loop"]
-    assert found["under_products"]["exponentials"] < found["all"]["exponentials"] / 4, found["sequence"]
-    assert found["under_products"]["maxima"] < found["all"]["maxima"], found["sequence"]
-
-
-@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-def test_a_held_order_holds(head_dim: int, mask: str, code: Code) -> None:
-    found = code(cell("held_overlap", head_dim, MASKS[mask]))["main_loop"]
+def test_each_technique_has_its_own_order(head_dim: int, mask: str, code: Code) -> None:
+    """Exponentials are in the lock and maxima are not. Overlapped, the assembler moves the wait above the exponentials,
+    unless they are held; with two sets of P conversions are under the product too, two steps a round."""
+    names = ("exp_lock", "overlapped_softmax", "pingpong", "wide_tile", "held_overlap", "double_buffered_p")
+    loops = {name: code(cell(name, head_dim, MASKS[mask]))["main_loop"] for name in names}
+    locked, held, double = (loops[name] for name in ("exp_lock", "held_overlap", "double_buffered_p"))
+    assert locked["in_lock"]["exponentials"] == locked["all"]["exponentials"]
+    assert locked["in_lock"]["maxima"] == locked["in_lock"]["shuffles"] == 0
+    for loop in (loops[name] for name in ("overlapped_softmax", "pingpong", "wide_tile")):
+        assert loop["under_products"]["exponentials"] < loop["all"]["exponentials"] / 4, loop["sequence"]
+        assert loop["under_products"]["maxima"] < loop["all"]["maxima"], loop["sequence"]
     for kind in ("exponentials", "maxima", "shuffles"):
-        assert found["under_products"][kind] == found["all"][kind], found["sequence"]
-
-
-@pytest.mark.parametrize(("head_dim", "mask"), list(product((64, 128), MASKS)))
-def test_with_two_sets_of_p_conversions_are_under_the_product_too(head_dim: int, mask: str, code: Code) -> None:
-    found = code(cell("double_buffered_p", head_dim, MASKS[mask]))["main_loop"]
-    assert found["under_products"] == found["all"], found["sequence"]
-    held = code(cell("held_overlap", head_dim, MASKS[mask]))["main_loop"]
+        assert held["under_products"][kind] == held["all"][kind], held["sequence"]
+    assert double["under_products"] == double["all"], double["sequence"]
     assert held["under_products"]["conversions"] == 0 < held["all"]["conversions"]
-    assert found["all"] == {kind: 2 * count for kind, count in held["all"].items()}, "two steps a round"
+    assert double["all"] == {kind: 2 * count for kind, count in held["all"].items()}, "two steps a round"
 
 
 @pytest.mark.parametrize(
@@ -193,21 +172,6 @@ def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(one: Ce
     for kind in ("maxima", "shuffles"):
         assert found["under_products"][kind] == found["all"][kind], found["sequence"]
     assert found["under_products"]["exponentials"] >= LEAST_EXPONENTIALS, found["sequence"]
-
-
-def test_what_was_edited_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {one for one in COMMITTED if proven.compiled(one)}
-    if not before:
-        pytest.skip("no row proves a kernel of this ladder here")
-    file = f"cuda_kernels/{techniques.get(min(one[0].technique or '' for one in before)).path}.cu"
-    concerned = {one for one in COMMITTED if proven.uses(one, file)}
-    assert before & concerned
-    asked: list[Cell] = []
-    monkeypatch.setattr(proven, "compile_here", asked.append)
-    with proven.edited(tmp_path, file):
-        for one in COMMITTED:
-            proven.machine_code(one)
-    assert asked == [one for one in COMMITTED if one in concerned or one not in before]
 
 
 def test_every_tile_of_the_tables_is_among_them() -> None:

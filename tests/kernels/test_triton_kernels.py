@@ -92,15 +92,6 @@ EVERYWHERE = "sm_120a"
 """The architecture of every ladder of MMA_SYNC, for which all of it is compiled in any case."""
 
 
-def unproven(cells):
-    """What `make test` compiles: on one architecture where a GPU passed the kernel as it is now, which showed its class
-    there."""
-    return {(name, arch) for name, arch in cells if arch == EVERYWHERE or not proven.passed(name, "triton")}
-
-
-QUICK = unproven(CELLS)
-
-
 def jobs(function, *arguments):
     """What one of the functions below returns in a process that compiles `mma.sync` only, as the twins are."""
     return children.call(function, *arguments, environment={"DISABLE_MMA_V3": "1"})
@@ -284,23 +275,17 @@ def jit_and_ahead(name: str) -> dict:
     return {"jit": jit.hash, "ahead": twin.specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
 
 
-def interpretations():
-    """(name, problem, tile): each program on each problem that it takes. `make test` runs those that no GPU has passed
-    as they are now, and 24 of the others, which the commit chooses."""
-    several = [
-        (name, problem, tile)
-        for names, problems in ((DISTINCT, PROBLEMS), (GENERAL, RAGGED))
-        for problem, name in itertools.product(problems, names)
-        for tile in tiles(problem)
-    ]
-    passed = {one for one in several if proven.passed(one[0], "triton")}
-    quick = chosen.by_commit(passed, 24) | {one for one in several if one not in passed}
-    for name, problem, tile in several:
-        marks = () if (name, problem, tile) in quick else pytest.mark.full
-        yield pytest.param(name, problem, tile, marks=marks, id=f"{name}-{problem.slug}-{tile.slug}")
+INTERPRETED = [
+    (name, problem, tile)
+    for names, problems in ((DISTINCT, PROBLEMS), (GENERAL, RAGGED))
+    for problem, name in itertools.product(problems, names)
+    for tile in tiles(problem)
+]
 
 
-@pytest.mark.parametrize(("name", "problem", "tile"), list(interpretations()))
+@pytest.mark.parametrize(
+    ("name", "problem", "tile"), chosen.params(INTERPRETED, lambda one: proven.passed(one[0], "triton"), 24)
+)
 def test_a_kernel_is_right_in_the_interpreter(name, problem, tile):
     relative, lse = interpreted(interpret, name, problem, tile)
     assert relative < 6e-4, f"O is off by {relative:.1e} (relative L2)"
@@ -318,28 +303,22 @@ def test_bf16_is_refused_in_the_interpreter():
     assert interpreted(launch_bf16).startswith("q.dtype: got torch.bfloat16")
 
 
-def test_all_architectures_of_a_kernel_that_changed_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proven, "passed", lambda name, backend: name != "wmma")
-    chosen = unproven(CELLS)
-    assert {arch for name, arch in chosen if name == "wmma"} == set(ARCHS["ampere"])
-    assert {(name, arch) for name, arch in chosen if name != "wmma"} == {
-        (name, EVERYWHERE) for name in MMA_SYNC if name != "wmma"
-    }
-
-
 @pytest.mark.parametrize(
-    ("name", "arch"), [pytest.param(*cell, marks=() if cell in QUICK else pytest.mark.full) for cell in CELLS]
+    ("name", "arch"),
+    chosen.params(CELLS, lambda cell: cell[1] != EVERYWHERE and proven.passed(cell[0], "triton"), 0),
 )
 def test_its_instruction_class_is_the_registrys(name, arch):
     assert compiled(name, arch)["mma"] == MMA[name]
 
 
 @pytest.mark.parametrize(
-    "problem",
-    [Problem(1, 1, 1, 1, 1, 64, "bf16", True), Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")],
-    ids=lambda problem: problem.slug,
+    ("name", "problem"),
+    [
+        *((name, Problem(1, 1, 1, 1, 1, 64, "bf16", True)) for name in GENERAL_MMA_SYNC),
+        (GENERAL_MMA_SYNC[-1], Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("name", GENERAL_MMA_SYNC)
 def test_general_programs_compile_for_one_row_and_wide_heads(name, problem):
     """Lengths that Triton takes for constants, and head_dim 256."""
     assert jobs(shared_memory, name, problem) <= 232_448  # bytes that a block has on sm_90
@@ -354,15 +333,13 @@ def test_row_strides_of_packed_storage_are_constants(stride):
     assert spec.signature["k_stride_row"] == ("constexpr" if fixed else "i32")
 
 
-@pytest.mark.parametrize("name", [name for name in DISTINCT if LADDER[name] == "tma"])
-def test_k_and_v_arrive_by_the_tensor_memory_accelerator(name):
-    for arch in ARCHS["tma"]:
-        assert compiled(name, arch)["code"]["census"]["UTMALDG"]
+def test_k_and_v_arrive_by_the_tensor_memory_accelerator():
+    through = [name for name in MMA_SYNC if compiled(name, EVERYWHERE)["code"]["census"].get("UTMALDG")]
+    assert through == [name for name in DISTINCT if LADDER[name] == "tma"]
 
 
-@pytest.mark.parametrize("name", ["wmma", "tma_loads", GENERAL_MMA_SYNC[-1]])
-def test_native_series_uses_wgmma_on_hopper(name):
-    assert children.call(compile_cell, name, "sm_90a")["mma"] == "wgmma"
+def test_native_series_uses_wgmma_on_hopper():
+    assert children.call(compile_cell, "tma_loads", "sm_90a")["mma"] == "wgmma"
 
 
 def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
@@ -383,9 +360,9 @@ def test_native_warp_specialization_fails_with_four_warps_and_is_ignored_with_ei
     assert children.call(compile_native_hint) == {"4": "fails", "8": "none"}
 
 
-@pytest.mark.parametrize("name", ["wmma", "tma_loads", GENERAL_MMA_SYNC[-1]])
-def test_a_second_compilation_gives_the_same_code(name, tmp_path):
-    assert jobs(compile_afresh, name, "sm_90a", str(tmp_path))["code"] == compiled(name, "sm_90a")["code"]
+def test_a_second_compilation_gives_the_same_code(tmp_path):
+    again = jobs(compile_afresh, "tma_loads", "sm_90a", str(tmp_path))
+    assert again["code"] == compiled("tma_loads", "sm_90a")["code"]
     assert list(tmp_path.iterdir())
 
 
@@ -449,16 +426,12 @@ def test_descriptors_fit_the_workspace():
     assert 0 < max(hopper(name)["scratch"] for name in HOPPER) <= specialization.DESCRIPTORS_BYTES
 
 
-@pytest.mark.parametrize("name", DISTINCT)
-def test_no_program_is_secretly_an_earlier_one(name):
-    def ttgir(one):
-        # At head_dim 64 the flagship has techniques of two rungs.
-        return (hopper(one, ON_HOPPER[2]) if one in HOPPER else compiled(one, EVERYWHERE))["ttgir"]
-
-    alike = [one for one in DISTINCT[: DISTINCT.index(name)] if (one in HOPPER) == (name in HOPPER)]
-    assert [one for one in alike if ttgir(one) == ttgir(name)] == [], (
-        "they compile to one program: make one a re-export of the other and say what core Triton lacks"
-    )
+def test_no_program_is_secretly_an_earlier_one():
+    """Else make one a re-export of the other, and say what core Triton lacks."""
+    # At head_dim 64 the flagship has techniques of two rungs.
+    texts = {name: compiled(name, EVERYWHERE)["ttgir"] for name in MMA_SYNC}
+    texts |= {name: hopper(name, ON_HOPPER[2])["ttgir"] for name in HOPPER}
+    assert len(set(texts.values())) == len(DISTINCT), sorted(texts, key=texts.__getitem__)
 
 
 def test_a_renamed_copy_would_be_found():
@@ -513,15 +486,14 @@ def test_maxima_of_integers_are_right_where_scores_are_negative(problem):
     assert lse < 1e-4, f"LSE is off by {lse:.1e}"
 
 
-@pytest.mark.parametrize("name", [name for name in LADDER if name not in DISTINCT])
-def test_a_re_export_says_whose_program_it_is(name):
-    assert f"the same program as {program(name)}" in module(name).__doc__
-    assert sources.same_program(f"attention/{LADDER[name]}/{name}", "triton") == program(name)
+def test_a_re_export_says_whose_program_it_is():
+    for name in set(LADDER) - set(DISTINCT):
+        assert f"the same program as {program(name)}" in module(name).__doc__
+        assert sources.same_program(f"attention/{LADDER[name]}/{name}", "triton") == program(name)
 
 
-@pytest.mark.parametrize("name", [technique.name for technique in techniques.TECHNIQUES])
-def test_every_technique_has_its_twin(name):
-    assert name in LADDER
+def test_every_technique_has_its_twin():
+    assert {technique.name for technique in techniques.TECHNIQUES} == set(LADDER)
 
 
 def test_the_first_rungs_copy_through_the_registers():
@@ -565,7 +537,7 @@ def test_stages_count_buffers_and_v_is_under_way_during_q_k():
     assert in_flight == [["1", "0"], ["3", "2"]]
 
 
-@pytest.mark.parametrize("name", ["direct_rescale", "lean_instructions", "lean_mbarrier_ring"])
+@pytest.mark.parametrize("name", ["direct_rescale", "lean_mbarrier_ring"])
 def test_what_is_compiled_ahead_is_what_the_jit_compiles(name):
     hashes = children.call(jit_and_ahead, name, environment={"DISABLE_MMA_V3": "1", "DRIVER": "its own"})
     assert hashes["jit"] == hashes["ahead"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -13,24 +14,18 @@ from typing import Any
 import pytest
 
 from harness.catalog import techniques, tiles
-from harness.catalog.entries import Tile
 from tests.conftest import CHECKOUT
-from tests.regression.conftest import cases
+from tests.regression import conftest as suite
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("pytest_benchmark")
 
-SELECTED = ("-k", "xor_swizzle and cuda and d128 and full")
-
-
-def run(
-    tmp_path: Path, rows: list[dict[str, Any]], *options: str, base: list[dict[str, Any]] | None = None
-) -> subprocess.CompletedProcess[str]:
-    file = write(tmp_path / "rows.jsonl", rows)
-    return replay(file, *options, base=write(tmp_path / "base.jsonl", base) if base else file)
+Row = dict[str, Any]
+PROBLEM = synthetic.PROBLEMS[0]
+BEST = tiles.best_tile("xor_swizzle", "cuda", PROBLEM, "h200")
+REFERENCE = techniques.reference_tile(techniques.get("xor_swizzle"), PROBLEM.head_dim)
+SELECTED = "cuda and d128 and (xor_swizzle and full or large_tile and causal or mma_ldmatrix and full)"
 
 
 def replay(file: Path, *options: str, base: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -45,39 +40,101 @@ def replay(file: Path, *options: str, base: Path | None = None) -> subprocess.Co
     )
 
 
-def test_cases_without_a_row_are_counted_at_the_end(tmp_path: Path) -> None:
-    """Also where -r hides which were skipped."""
-    selected = sum("xor_swizzle cuda" in str(case) and "d128-bf16-full" in str(case) for case in cases())
-    rows = [row for row in synthetic_rows() if row.get("technique") != "xor_swizzle"]
-    done = run(tmp_path, rows, *SELECTED, "-rN")
-    assert done.returncode == 0, done.stdout
-    assert f"read from {tmp_path / 'rows.jsonl'}. Cases with no row there: {selected}.\n" in done.stdout
+def is_kernel(row: Row) -> bool:
+    """Whether it is of xor_swizzle, at its reference tile."""
+    about = (row["kind"], row.get("technique"), row.get("backend"), row.get("mode"), row.get("problem"))
+    return about == ("timing", "xor_swizzle", "cuda", "burst", PROBLEM.to_dict()) and row.get("group") != "before"
 
 
-def slower(rows: list[dict[str, Any]], factor: float) -> list[dict[str, Any]]:
-    return [
-        row | {"samples_ms": [sample * factor for sample in row["samples_ms"]]} if "samples_ms" in row else row
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    """With a board, as recorded rows have one, with xor_swizzle at its tuned tile too, and without mma_ldmatrix."""
+    board = synthetic.environment(synthetic.ENVIRONMENT["id"], "0b0a4d")
+    plain = [row for row in synthetic.rows()[1:] if row.get("technique") != "mma_ldmatrix"]
+    assert BEST not in (None, REFERENCE)
+    return [board, *plain, *(row | {"tile": BEST.to_dict()} for row in plain if is_kernel(row))]  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def saved(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """What the suite prints and stores of rows that are as fast as their base."""
+    folder = tmp_path_factory.mktemp("saved")
+    file, base = write(folder / "rows.jsonl", rows), write(folder / "base.jsonl", rows)
+    storage = f"--benchmark-storage={folder / 'storage'}"
+    done = replay(file, "-k", SELECTED, "-rs", storage, "--benchmark-autosave", base=base)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (folder / "storage").rglob("*.json")
+    return done.stdout, json.loads(path.read_text())
+
+
+@pytest.mark.slow
+def test_it_says_whose_times_these_are_and_what_was_left_out(saved: tuple[str, dict[str, Any]]) -> None:
+    told, stored = saved
+    assert "Nothing was timed here. The times are NVIDIA H200's, read from " in told
+    assert re.search(r"Cases with no row there: [1-9]", told)
+    assert "crashed: worker died with signal 11" in told
+    assert "Median" in told
+    assert "StdDev" not in told
+    machine = stored["machine_info"]
+    assert (machine["gpu"], machine["driver"], machine["replayed"]) == ("NVIDIA H200", "580.159.04", True)
+    assert machine["compiler"]["nvcc"] == "13.0.88"
+
+
+@pytest.mark.slow
+def test_gpu_times_are_stored_at_each_tile(saved: tuple[str, dict[str, Any]], rows: list[Row]) -> None:
+    stored = {one["name"].rpartition(" ")[2]: one for one in saved[1]["benchmarks"]}
+    assert set(stored) == {f"{tile.slug}]" for tile in (BEST, REFERENCE) if tile}
+    (benchmark, row) = stored[f"{REFERENCE.slug}]"], next(filter(is_kernel, rows))
+    assert benchmark["stats"]["median"] == pytest.approx(statistics.median(row["samples_ms"]) / 1e3)
+    assert benchmark["stats"]["rounds"] == len(row["samples_ms"])
+    assert benchmark["options"]["timer"] == "gpu_clock"
+    assert benchmark["extra_info"]["source_sha256"] == row["source_sha256"]
+    anchor = next(one for one in rows if one.get("backend") == "sdpa_cudnn" and one.get("group") == row["group"])
+    assert benchmark["extra_info"]["anchor_ms"] == pytest.approx(statistics.median(anchor["samples_ms"]))
+    assert benchmark["extra_info"]["board"] == "0b0a4d"
+
+
+@pytest.mark.slow
+def test_a_slowdown_at_one_tile_fails_there_alone(rows: list[Row], tmp_path: Path) -> None:
+    slower = [
+        row | {"samples_ms": [sample * 1.1 for sample in row["samples_ms"]]}
+        if is_kernel(row) and BEST and row["tile"] == BEST.to_dict()
+        else row
         for row in rows
     ]
+    file, base = write(tmp_path / "rows.jsonl", slower), write(tmp_path / "base.jsonl", rows)
+    failed = replay(file, "-k", SELECTED, base=base)
+    assert failed.returncode == pytest.ExitCode.TESTS_FAILED, failed.stdout
+    last = failed.stdout[failed.stdout.index("short test summary") :]
+    assert "FAILED tests/regression/test_gpu_times.py::test_gpu_time[xor_swizzle cuda" in last
+    assert "is +10.0% slower, by chance up to " in failed.stdout
+    assert BEST is not None
+    assert BEST.slug in last
+    assert REFERENCE.slug not in last
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (None, "REGRESSION_ROWS: got {file}, expected a file or folder of rows"),
         ("", "REGRESSION_ROWS: got {file}, expected a file or folder of rows, with timings"),
         ("no rows\n", "REGRESSION_ROWS: {file}:1: not JSON"),
     ],
 )
-def test_rows_without_a_timing_are_bad_usage(tmp_path: Path, content: str, said: str) -> None:
+def test_rows_without_a_timing_are_bad_usage(
+    content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Every case would be skipped, and the suite pass."""
     file = tmp_path / "rows.jsonl"
-    file.write_text(content)
-    done = replay(file)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert said.format(file=file) in done.stderr
-    assert "Traceback" not in done.stderr
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("REGRESSION_ROWS", str(file))
+    with pytest.raises(pytest.UsageError) as refused:
+        suite.pytest_configure(request.config)
+    assert str(refused.value).startswith(said.format(file=file))
 
 
+@pytest.mark.slow
 def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
     options = ("-k", "d128-bf16-full", f"--benchmark-histogram={tmp_path / 'drawn'}")
     done = replay(CHECKOUT / "reports" / "recorded" / "h200" / "attention" / "ladder", *options)
@@ -87,95 +144,7 @@ def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
     assert list(tmp_path.glob("drawn-*ampere_cuda.svg"))
 
 
-def test_gpu_times_are_stored_compared_and_guarded(tmp_path: Path) -> None:
-    rows = synthetic_rows()
-    storage = f"--benchmark-storage={tmp_path / 'storage'}"
-    saved = run(tmp_path, rows, *SELECTED, storage, "--benchmark-autosave")
-    assert saved.returncode == 0, saved.stdout + saved.stderr
-    assert f"Nothing was timed here. The times are NVIDIA H200's, read from {tmp_path / 'rows.jsonl'}." in saved.stdout
-    (path,) = tmp_path.rglob("*.json")
-    stored = json.loads(path.read_text())
-    (benchmark,) = stored["benchmarks"]
-    row = next(
-        row
-        for row in rows
-        if row["kind"] == "timing"
-        and (row.get("technique"), row["backend"], row["mode"]) == ("xor_swizzle", "cuda", "burst")
-        and row["problem"] == synthetic.PROBLEMS[0].to_dict()
-    )
-    assert benchmark["stats"]["median"] == pytest.approx(statistics.median(row["samples_ms"]) / 1e3)
-    assert benchmark["stats"]["rounds"] == len(row["samples_ms"])
-    assert benchmark["options"]["timer"] == "gpu_clock"
-    assert benchmark["extra_info"]["source_sha256"] == row["source_sha256"]
-    anchor = next(
-        other for other in rows if other.get("backend") == "sdpa_cudnn" and other.get("group") == row["group"]
-    )
-    assert benchmark["extra_info"]["anchor_ms"] == pytest.approx(statistics.median(anchor["samples_ms"]))
-    assert benchmark["extra_info"]["board"] == "0b0a4d"
-    assert "Median" in saved.stdout
-    assert "StdDev" not in saved.stdout
-    machine = stored["machine_info"]
-    assert (machine["gpu"], machine["driver"], machine["replayed"]) == ("NVIDIA H200", "580.159.04", True)
-    assert machine["compiler"]["nvcc"] == "13.0.88"
-
-    assert run(tmp_path, rows, *SELECTED, base=rows).returncode == 0
-    kernel = slower([row for row in rows if row.get("technique") == "xor_swizzle"], 1.1)
-    others = [row for row in rows if row.get("technique") != "xor_swizzle"]
-    failed = run(tmp_path, [*others, *kernel], *SELECTED, base=rows)
-    assert failed.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "FAILED tests/regression/test_gpu_times.py::test_gpu_time[xor_swizzle cuda" in failed.stdout
-    assert "is +10.0% slower, by chance up to " in failed.stdout
-
-
-def test_the_tuned_tile_is_a_case_and_its_slowdown_is_seen(tmp_path: Path) -> None:
-    """Of a kernel that has a reference tile and another in this GPU's table, each is a benchmark."""
-    problem = synthetic.PROBLEMS[0]
-    best = tiles.best_tile("xor_swizzle", "cuda", problem, "h200")
-    reference = techniques.reference_tile(techniques.get("xor_swizzle"), problem.head_dim)
-    assert best not in (None, reference)
-    plain = synthetic_rows()
-    tuned = [row | {"tile": best.to_dict()} for row in plain if is_kernel(row, reference)]  # type: ignore[union-attr]
-    storage = f"--benchmark-storage={tmp_path / 'storage'}"
-    assert run(tmp_path, [*plain, *tuned], *SELECTED, storage, "--benchmark-autosave").returncode == 0
-    (path,) = tmp_path.rglob("*.json")
-    names = {benchmark["name"] for benchmark in json.loads(path.read_text())["benchmarks"]}
-    assert {name.rpartition(" ")[2] for name in names} == {f"{tile.slug}]" for tile in (best, reference) if tile}
-    failed = run(tmp_path, [*plain, *slower(tuned, 1.1)], *SELECTED, base=[*plain, *tuned])
-    assert failed.returncode == pytest.ExitCode.TESTS_FAILED
-    last = failed.stdout[failed.stdout.index("short test summary") :]
-    assert best is not None
-    assert best.slug in last
-    assert reference.slug not in last
-
-
-def is_kernel(row: dict[str, Any], tile: Tile) -> bool:
-    return (
-        (row["kind"], row.get("technique"), row.get("backend"), row.get("mode"), row.get("tile"))
-        == ("timing", "xor_swizzle", "cuda", "burst", tile.to_dict())
-        and row["problem"] == synthetic.PROBLEMS[0].to_dict()
-        and row.get("group") != "before"
-    )
-
-
-def synthetic_rows() -> list[dict[str, Any]]:
-    """With a board, as recorded rows have one."""
-    return [synthetic.environment(synthetic.ENVIRONMENT["id"], "0b0a4d"), *synthetic.rows()[1:]]
-
-
-def test_a_hole_is_skipped_with_its_reason(tmp_path: Path) -> None:
-    done = run(tmp_path, synthetic.rows(), "-rs", "-k", "large_tile and cuda and d128 and causal")
-    assert done.returncode == 0, done.stdout
-    assert "crashed: worker died with signal 11" in done.stdout
-
-
-def test_rows_that_are_not_there_are_bad_usage(tmp_path: Path) -> None:
-    done = replay(tmp_path / "no.jsonl", *SELECTED)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
-    assert (
-        f"REGRESSION_ROWS: got {tmp_path / 'no.jsonl'}, expected a file or folder of rows" in done.stderr + done.stdout
-    )
-
-
+@pytest.mark.slow
 def test_without_pytest_benchmark_nothing_is_collected(tmp_path: Path) -> None:
-    done = run(tmp_path, synthetic.rows(), "-p", "no:benchmark")
+    done = replay(write(tmp_path / "rows.jsonl", synthetic.rows()), "-p", "no:benchmark")
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
