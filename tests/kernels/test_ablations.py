@@ -84,9 +84,8 @@ def cells() -> list[Any]:
             is_timed = (one.name, problem, tile) in TIMED
             if techniques.unsupported(one, "cuda", problem, tile) or not (is_timed or problem in PROBLEMS.values()):
                 continue
-            quick = is_timed or (problem, tile) == (PROBLEMS[128, True], SQUARE)
             name = f"{one.name}-{problem.slug}-{tile.slug}"
-            marks = () if quick else pytest.mark.full
+            marks = () if is_timed else pytest.mark.full
             found.append(pytest.param(cell(one.name, problem, tile), id=name, marks=marks))
     return found
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +14,16 @@ from typer.testing import CliRunner
 
 from cuda_kernels import cpu_build
 from cuda_kernels.toolchain import ToolchainError
-from harness import cli
+from harness import build, cli
 from harness.catalog import sources
 from harness.catalog.cases import Case
-from harness.measure import service, worker
+from harness.catalog.entries import Tile
+from harness.catalog.techniques import TECHNIQUES
+from harness.measure import arenas, service, worker
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Verdict
 from harness.rows import tables
+from tests.conftest import CHECKOUT
 from tests.support.checkout import executable
 
 PROBLEM = Problem.square(1, 2, 256, 64, dtype="fp16", causal=False)
@@ -127,3 +133,75 @@ def test_a_clang_that_loses_the_kernels_lines_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setenv("CXX", str(tmp_path / "clang++-15"))
     with pytest.raises(ToolchainError, match=r"clang\+\+ 15, which .* expected clang\+\+ 16"):
         cpu_build.compiler.__wrapped__()
+
+
+OF_THREE_HEADS = Problem(1, 3, 3, 64, 64, 64, "fp16")
+COUNTER = "atom_inc(static_cast<uint32_t*>(args.workspace) + ctaid_x() + {beyond}, THREADS - {last});\n  "
+SIZE = "\nEXPORT int workspace_bytes(const AttentionArgs* args) { return args->heads * 4; }\n"
+
+
+@pytest.mark.parametrize(
+    ("beyond", "last", "diagnosis"),
+    [
+        (0, 1, None),
+        (0, 0, "workspace_not_zero: byte 0 of the workspace is not 0 when the kernel ends"),
+        (1, 1, "global_out_of_range: writes 4 bytes outside every tensor"),
+    ],
+)
+def test_a_workspace_is_zeroed_watched_and_left_zero(
+    beyond: int, last: int, diagnosis: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters per head, which each thread of its only block moves on; the last head's lies in the workspace, the one
+    behind it does not."""
+    source = (cpu_build.HERE / "attention" / "ampere" / "scalar.cu").read_text()
+    start = "const BlockTile tile(args,"
+    assert source.count(start) == 1
+    counting = source.replace(start, COUNTER.format(beyond=beyond, last=last) + start) + SIZE
+    (tmp_path / "attention" / "ampere").mkdir(parents=True)
+    (tmp_path / "attention" / "ampere" / "scalar.cu").write_text("#include <ptx/atom.cuh>\n" + counting)
+    case = build.Case("test", "scalar", "cuda", OF_THREE_HEADS, Tile(64, 64, 1, 4))
+    assert build.load(case, "cpu").workspace_bytes == 0
+    monkeypatch.setattr(cpu_build, "HERE", tmp_path)
+    variant = build.load(case, "cpu")
+    assert variant.workspace_bytes == 3 * 4
+    given, outputs = arenas.make(OF_THREE_HEADS, "normal", 0, "cpu"), arenas.make_outputs(OF_THREE_HEADS, "cpu")
+    tensors = {**given.tensors, **outputs.tensors}
+    if diagnosis is None:
+        variant.launch(tensors, given.scalars)
+        return
+    with pytest.raises(build.Diagnosed, match=diagnosis):
+        variant.launch(tensors, given.scalars)
+
+
+PROGRAM = """
+from tests.support.cpu_run import run
+from harness.operators.attention.problem import Problem
+
+result = run("{name}", Problem(1, 2, 1, 128, 256, 64, "fp16", {causal}), seed=1, counters=True, sanitize=True)
+assert result.code == 0, result.diagnosis
+assert result.library.counters()
+print("clean")
+"""
+FULL_ONLY = {"cluster_multicast"}
+QUICK = "warp_specialized"
+"""Fibers, TMA, mbarriers, ldmatrix, mma: most of the runtime. The others are under the marker `full`."""
+
+
+@pytest.mark.timeout(900)  # a minute of one processor, most of it the runtime's own build
+@pytest.mark.parametrize(
+    "name", [pytest.param(one.name, marks=() if one.name == QUICK else pytest.mark.full) for one in TECHNIQUES]
+)
+def test_the_sanitizers_find_nothing(name: str) -> None:
+    environment = {
+        **os.environ,
+        **cpu_build.sanitizer_environment(),
+        "PYTHONPATH": str(CHECKOUT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(name=name, causal=name not in FULL_ONLY)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("clean\n")

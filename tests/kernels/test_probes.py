@@ -7,18 +7,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.build import tritons
-from harness.catalog import sources
+from harness.catalog import cases, sources, techniques, tiles
+from harness.catalog.cases import Case
+from harness.catalog.entries import Tile
 from harness.cli.expressibility import needed
 from harness.expressibility import programs, survey, verdicts
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
 from harness.expressibility.survey import Todo
 from harness.operators.attention.claims import CLAIMS, OF_RIVALS
+from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.problem import Problem
 from tests.support import proven
 
 INSTALLED = tritons.installed() or ""
@@ -225,3 +229,47 @@ def test_a_probe_alone_prints_what_its_proofs_show(probe: str, known: Known) -> 
 
 def test_every_dialect_with_claims_has_versions() -> None:
     assert {claim.dialect for claim in CLAIMS} <= set(VERSIONS)
+
+
+PROBLEM = Problem.square(2, 4, 1024, 128)
+"""As programs.case_of has it."""
+
+
+def twins(version: str) -> list[Twin]:
+    """Each program at the tile that is committed for the H200, at its parent's where it has none of its own, or else at
+    the registry's; none that is declined."""
+    found: dict[tuple[str, str, Tile], Twin] = {}
+    for technique in techniques.TECHNIQUES:
+        for backend in sources.series(("triton", "triton_native", "gluon"), technique.path):
+            names = [one.name for one in (technique, techniques.parent(technique, backend)) if one]
+            best = [tiles.best_tile(name, backend, PROBLEM, "h200") for name in names]
+            for tile in filter(None, (*best, techniques.reference_tile(technique, PROBLEM.head_dim))):
+                if not techniques.unsupported(technique, f"{backend}@{version}", PROBLEM, tile):
+                    case = Case("compile", technique.name, backend, PROBLEM, tile)
+                    twin = Twin(technique.name, backend, PROBLEM.head_dim, tile.slug)
+                    found.setdefault((cases.origin(case), backend, tile), twin)
+                    break
+    return list(found.values())
+
+
+def errors(asked: Iterable[Twin], version: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """The label of each twin that does not compile, with the first error; none that the matrix says fails."""
+    stated = {
+        (claim.technique, claim.dialect) for claim in CLAIMS if claim.fault == "fails" and version in claim.holds_for
+    }
+    for (program, _), texts in programs.compiled([(twin, version) for twin in asked], folder):
+        assert isinstance(program, Twin)
+        if "sass" not in texts and (program.technique, program.backend.removesuffix("_native")) not in stated:
+            lines = texts["words"].splitlines()
+            yield program.label, next((line for line in lines if re.search(r"rror:|Assertion", line)), lines[0])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("version", OTHERS)
+def test_every_twin_compiles(version: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if not tritons.is_here(version):
+        if not request.config.getoption("--install"):
+            pytest.skip(f"{tritons.name(version)} is not in build/triton; --install downloads it")
+        tritons.install(version)
+    assert dict(errors(twins(version), version, tmp_path)) == {}

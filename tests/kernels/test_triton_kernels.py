@@ -196,30 +196,8 @@ def compile_hopper(name: str, problem: Problem) -> dict:
         "code": code,
         "mma": machine_code.mma_class(code["census"]),
         "ttgir": normalized(program.asm["ttgir"]),
-        "ptx": program.asm["ptx"],
         "scratch": program.metadata.global_scratch_size,
     }
-
-
-def has_roles_with_eight_warps(name: str) -> bool:
-    """Whether `warp_specialize=True` is followed with 8 of Triton's warps."""
-    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
-    program = kernel(name).specialize(problem, None, Tile(128, 64, 2, 16), "sm_90a").compile()
-    return "ttg.warp_specialize(" in program.asm["ttgir"]
-
-
-def compile_native_hint() -> dict:
-    """Warps -> what sm_90a makes of `warp_specialize=True` where wgmma is allowed: roles, none or fails."""
-    problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
-    found = {}
-    for warps in (4, 8):
-        tile = Tile(16 * warps, 64, 2, warps)
-        try:
-            ttgir = kernel("warp_specialized").specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
-            found[str(warps)] = "roles" if "ttg.warp_specialize(" in ttgir else "none"
-        except RuntimeError:
-            found[str(warps)] = "fails"
-    return found
 
 
 def shared_memory(name: str, problem: Problem) -> int:
@@ -238,14 +216,6 @@ def renamed_copy() -> dict:
         copied = importlib.import_module("another_name").twin.specialize(COMPILED, None, TILES[0], "sm_80").compile()
     original = kernel("direct_rescale").specialize(COMPILED, None, TILES[0], "sm_80").compile()
     return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
-
-
-def products_and_exps(name: str) -> list[str]:
-    """The products, waits and exponentials of its main loop for wgmma, in order."""
-    problem = Problem(1, 2, 2, 4096, 4096, 128, "bf16", False)
-    program = kernel(name).specialize(problem, None, Tile(128, 128, 2, 8), "sm_90a").compile()
-    main_loop = program.asm["ttgir"].rpartition("scf.for")[2].partition("scf.yield")[0]
-    return ["".join(match) for match in re.findall(r"warp_group_(dot_wait|dot)|(?:math\.)(exp2)", main_loop)]
 
 
 def warp_grids(name: str) -> list[str]:
@@ -342,24 +312,6 @@ def test_native_series_uses_wgmma_on_hopper():
     assert children.call(compile_cell, "tma_loads", "sm_90a")["mma"] == "wgmma"
 
 
-def test_scores_of_the_next_tile_are_in_flight_during_a_softmax():
-    serial, in_flight = ("lean_mbarrier_ring", "wgmma"), ("scores_in_flight", "overlapped_softmax")
-    found = {name: children.call(products_and_exps, name) for name in (*serial, *in_flight)}
-    assert all(found[name] == ["dot", "dot_wait", "exp2", "exp2", "dot"] for name in serial), found
-    assert all(found[name] == ["dot", "dot_wait", "dot", "exp2", "exp2"] for name in in_flight), found
-
-
-def test_warp_specialization_is_followed_on_one_architecture_only():
-    roles = [arch for arch in ARCHS["tma"] if "ttg.warp_specialize(" in compiled("warp_specialized", arch)["ttgir"]]
-    assert roles == ["sm_120a"]
-    copies = [compiled(name, "sm_90a")["code"]["census"]["UTMALDG"] for name in ("tma_loads", "warp_specialized")]
-    assert copies == [8, 4], "K and V in each of two loops, and once more before each: but for the hint, with 4 warps"
-
-
-def test_native_warp_specialization_fails_with_four_warps_and_is_ignored_with_eight():
-    assert children.call(compile_native_hint) == {"4": "fails", "8": "none"}
-
-
 def test_a_second_compilation_gives_the_same_code(tmp_path):
     again = jobs(compile_afresh, "tma_loads", "sm_90a", str(tmp_path))
     assert again["code"] == compiled("tma_loads", "sm_90a")["code"]
@@ -388,38 +340,6 @@ def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
     with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in hopper(name)["ttgir"]}
     moved = {name for name in HOPPER if hopper(name)["code"]["census"]["USETMAXREG"]}
     assert with_roles == moved == {"producer_consumer"}
-    assert not children.call(has_roles_with_eight_warps, "producer_consumer")
-
-
-LOAD = re.compile(r"cp\.async\.bulk\.tensor\.\dd\.shared\S+ \[(%r\d+)\]")
-
-
-def offset(ptx, value, base):
-    """Bytes behind `base` of an address in PTX, where loops begin: what they count is 0."""
-    if value.lstrip("-").isdigit():
-        return int(value)
-    made = re.search(rf"^\s*(add|sub|mul\.lo|mad\.lo)\.s32\s+{value}, (.*);", ptx, re.MULTILINE)
-    if value == base or made is None or value in made[2].split(", "):
-        return 0
-    left, right, *more = (offset(ptx, one, base) for one in made[2].split(", "))
-    found = {"add": left + right, "sub": left - right, "mul.lo": left * right, "mad.lo": left * right + sum(more)}
-    return found[made[1]]
-
-
-def test_barriers_that_nobody_uses_lie_where_the_first_stage_of_k_begins():
-    """As the note on producer_consumer says, which also says what is missing between the two."""
-    ptx = hopper("producer_consumer")["ptx"]
-    base = re.search(r"mov\.b32\s+(%r\d+), global_smem;", ptx)[1]
-    made = {offset(ptx, found, base) for found in re.findall(r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\]", ptx)}
-    used = {offset(ptx, found, base) for found in re.findall(r"try_wait.*\[(%r\d+)\]", ptx)}
-    *_, first_of_k, _ = LOAD.finditer(ptx)
-    assert offset(ptx, first_of_k[1], base) == 0
-    assert 0 in made - used
-    before = ptx[ptx.index("mbarrier.init") : first_of_k.start()]
-    words = ("mbarrier.inval", "fence.proxy.async", "fence.mbarrier_init")
-    assert [word for word in words if word in before] == []
-    usual = hopper("wgmma")["ptx"]
-    assert "fence.proxy.async" in usual[usual.index("mbarrier.init") : list(LOAD.finditer(usual))[1].start()]
 
 
 def test_descriptors_fit_the_workspace():
@@ -512,13 +432,17 @@ def test_only_vectorized_loads_takes_16_bytes_at_a_time():
     assert "LDG.16" not in vectorized
 
 
-def test_warps_own_whole_rows_from_register_softmax_on():
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("wmma", "split_warp_pairs", "register_softmax") else pytest.mark.full)
+        for name in DISTINCT
+        if LADDER[name] == "ampere" and MMA[name] == "mma_sync"
+    ],
+)
+def test_warps_own_whole_rows_from_register_softmax_on(name):
     """The warp grids of the products with 64 rows and head_dim 128, where one whole O would lay warps along columns."""
-    ampere = [name for name in DISTINCT if LADDER[name] == "ampere" and MMA[name] == "mma_sync"]
-    grids = {name: jobs(warp_grids, name) for name in ampere}
-    assert grids.pop("wmma") == ["1, 4"]
-    assert grids.pop("split_warp_pairs") == ["2, 4"]
-    assert all(grid == ["4, 1"] for grid in grids.values()), grids
+    assert jobs(warp_grids, name) == [{"wmma": "1, 4", "split_warp_pairs": "2, 4"}.get(name, "4, 1")]
 
 
 def test_stages_count_buffers_and_v_is_under_way_during_q_k():

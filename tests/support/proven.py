@@ -31,6 +31,7 @@ RECORDED = sources.ROOT / "reports" / "recorded"
 EXPERIMENTS = [
     *sorted({("h200", ladder.experiment) for ladder in techniques.LADDERS.values()}),
     ("h200", "what_triton_misses"),
+    ("h200", "flagship_variants"),
     (results.COMPILERS, "inspect"),
 ]
 
@@ -158,9 +159,15 @@ def _source(technique: str, backend: str) -> str | None:
 def _cell(cell: Cell) -> tuple[Any, ...]:
     case, arch = cell
     try:
-        return case.technique, case.backend, case.problem, case.tile, arch, *compiler(cell)
+        return _key(case.technique, case.backend, case.problem, case.tile, arch, *compiler(cell))
     except toolchain.ToolchainError:
         return ()
+
+
+def _key(technique: str | None, backend: str, problem: Problem, tile: Tile | None, *compiler: Any) -> tuple[Any, ...]:
+    """What machine code follows from: of a CUDA kernel the flags have all that is compiled into it, which are no
+    lengths."""
+    return technique, backend, *((None, None) if backend == "cuda" else (problem, tile)), *compiler
 
 
 @cache
@@ -171,5 +178,5 @@ def _compiled() -> dict[tuple[Any, ...], dict[str, Any]]:
             made = row["compiler"]
             words = (made["front_end"], made["ptxas"], *([made["flags"]] if row["backend"] == "cuda" else []))
             problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
-            found[row["technique"], row["backend"], problem, tile, row["arch"], *words] = row["code"]
+            found[_key(row["technique"], row["backend"], problem, tile, row["arch"], *words)] = row["code"]
     return found
