@@ -1,10 +1,8 @@
-"""GPU tests skip with the reason, caches stay inside the checkout, the summary says where the time went, and several
-processes share a run: `pytest -m full --shard 1/4`, `--shard 2/4`, ..."""
+"""GPU tests skip with the reason, caches stay inside the checkout, and the summary says where the time went."""
 
 from __future__ import annotations
 
 import os
-import re
 import resource
 from collections import Counter
 from collections.abc import Iterator
@@ -53,7 +51,6 @@ def why_no_gpu() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--install", action="store_true", help="Download the Tritons and rivals that proofs need.")
-    parser.addoption("--shard", metavar="I/N", help="Every Nth test from the Ith: N processes or machines share a run.")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
@@ -61,17 +58,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """A file's tests run in one process, for the fixtures that they share."""
     if item.config.pluginmanager.hasplugin("xdist") and not item.get_closest_marker("spread"):
         item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
-@pytest.hookimpl(trylast=True)  # after -m and -k
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if shard := config.getoption("--shard"):
-        found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
-        if found is None or int(found[1]) > int(found[2]):
-            raise pytest.UsageError(f"--shard: got {shard!r}, expected I/N with I from 1 to N, such as 1/4")
-        chosen = items[int(found[1]) - 1 :: int(found[2])]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

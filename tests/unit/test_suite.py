@@ -1,5 +1,5 @@
-"""With several processes, the tests of one file stay in one of them; a failed test shows what a command said, and one
-that a signal stopped ends the tests."""
+"""With several processes, the tests of one file stay in one of them; a failed test shows what a command said, one that
+a signal stopped ends the tests; and what no row proves is run again, with a few of the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests.support import commands
+from tests.support import chosen, commands
 
 
 def test_the_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> None:
@@ -53,3 +53,13 @@ def test_a_failed_test_shows_what_a_command_said(command: typer.Typer, tmp_path:
     told = commands.run(tmp_path).told
     for words in ("exit code 1", "a table", "a case", "a compiler's words", "ArithmeticError: a bug"):
         assert words in told
+
+
+def test_all_that_no_row_proves_is_run_and_a_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, found = {("wmma", number) for number in range(9)} | {("scalar", number) for number in range(99)}, []
+    for commit in ("a", "b"):
+        monkeypatch.setattr(chosen, "commit", lambda commit=commit: commit)
+        found.append(chosen.quick(cells, lambda cell: cell[0] == "scalar"))
+        assert sum(name == "wmma" for name, _ in found[-1]) == 9
+        assert sum(name == "scalar" for name, _ in found[-1]) == chosen.COUNT
+    assert found[0] != found[1]
