@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 
 from experiments.attention.random_problems import BATCHES, EXPERIMENT, GROUP, HEAD_DIMS, HEADS_KV, LONGEST
 from harness import flash_attention
@@ -34,27 +32,12 @@ RAGGED_FULL = replace(RAGGED, causal=False)
 """For a rung that declines causal masks."""
 RUNGS = [rung.name for rung in techniques.TECHNIQUES if rung.ladder == "hopper"]
 
-
 SEED = int(os.environ.get("RANDOM_PROBLEMS") or random.SystemRandom().randrange(2**32))
 """Of what Hypothesis draws; RANDOM_PROBLEMS=<the seed that a run printed> draws the same again."""
 
 
-@st.composite
-def problems(draw: st.DrawFn, *, head_dims: tuple[int, ...], dtypes: tuple[str, ...], longest: int) -> Problem:
-    """Up to `longest` queries and keys, else the ranges of the experiment random_problems; one of three has as many
-    keys as queries."""
-    seq_q, heads_kv = draw(st.integers(1, longest)), draw(st.integers(1, HEADS_KV))
-    return Problem(
-        draw(st.integers(1, BATCHES)),
-        heads_kv * draw(st.integers(1, GROUP)),
-        heads_kv,
-        seq_q,
-        draw(st.one_of(st.just(seq_q), st.integers(1, longest), st.integers(1, longest))),
-        draw(st.sampled_from(head_dims)),
-        draw(st.sampled_from(dtypes)),
-        draw(st.booleans()),
-        draw(st.sampled_from(LAYOUTS)),
-    )
+def grouped(batch: int, heads_kv: int, group: int, seq_q: int, seq_kv: int | None, *rest: Any) -> Problem:
+    return Problem(batch, heads_kv * group, heads_kv, seq_q, seq_kv or seq_q, *rest)
 
 
 def try_problems(
@@ -66,13 +49,26 @@ def try_problems(
     longest: int,
 ) -> str:
     """Calls check(problem, distribution, seed of the inputs) `count` times and returns what to print: how to draw the
-    same again. Raises what `check` raises of the smallest problem that fails, with a note of the same."""
+    same again. Up to `longest` queries and keys, as many of both in one of three, else the ranges of the experiment
+    random_problems. Raises what `check` raises of the smallest problem that fails, with a note of the same."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings  # a second, which other tests need not wait
+    from hypothesis import strategies as st
+
     told = f"{count} random problems, RANDOM_PROBLEMS={SEED}"
-    tried = given(
-        problems(head_dims=head_dims, dtypes=dtypes, longest=longest),
-        st.sampled_from(tuple(DISTRIBUTIONS)),
-        st.integers(0, 2**16),
-    )(check)
+    lengths = st.integers(1, longest)
+    problems = st.builds(
+        grouped,
+        st.integers(1, BATCHES),
+        st.integers(1, HEADS_KV),
+        st.integers(1, GROUP),
+        lengths,
+        st.one_of(st.none(), lengths, lengths),
+        st.sampled_from(head_dims),
+        st.sampled_from(dtypes),
+        st.booleans(),
+        st.sampled_from(LAYOUTS),
+    )
+    tried = given(problems, st.sampled_from(tuple(DISTRIBUTIONS)), st.integers(0, 2**16))(check)
     limits = settings(
         max_examples=count,
         deadline=None,  # the first of a kind compiles
