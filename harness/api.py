@@ -31,10 +31,10 @@ def check(
     A function is called as its operator says: `harness.operators.get(NAME).calling`. If it has a parameter `out`, it
     writes the first output into that. It raises NotImplementedError for what it does not support.
 
-    `problems`: slugs, which say the operator too; by default those of the operator's experiment correctness and, for
-    your own kernels, some whose sizes no tile divides. `operator`: its name, for your own kernel without `problems`; by
-    default the first. `on`: gpu or cpu; by default gpu if there is one. `tile`: the tile that a .cu file is built for,
-    such as "128x64-s2-w8".
+    `problems`: slugs, which say the operator too; by default those of the operator's experiment correctness, or for
+    your own kernels 20 that have each value of each field, and most pairs of values. `operator`: its name, for your own
+    kernels without `problems`; by default the first. `on`: gpu or cpu; by default gpu if there is one. `tile`: the tile
+    that a .cu file is built for, such as "128x64-s2-w8".
 
     Returns one line for each kernel and problem: kernel, backend, problem, tile, status, check, reason, label, error
     (divided by the yardstick's, the worst of all distributions; at most 2), registers, spill_bytes. A kernel that
@@ -59,7 +59,7 @@ def check(
     which = _operator(chosen, named, operator)
     experiment = load_experiment(which.experiment("correctness"), place)
     backends = tuple(backend for backend in chosen.backends if backend in experiment.backends)
-    default = (*experiment.problems, *(which.other_problems if chosen.kernels else ()))
+    default = own.problems(which, place) if chosen.kernels else experiment.problems
     wanted = replace(experiment, problems=named or default, peers=())
     cases = own.cases(wanted, replace(chosen, backends=backends), None)
     if place == "gpu":

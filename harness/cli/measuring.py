@@ -113,7 +113,7 @@ def check(
     from harness.measure import effort, own, runner
 
     experiment = correctness(of, place, rungs, wanted)
-    default = (*experiment.problems, *(of.other_problems if files else ()))
+    default = own.problems(of, place) if files else experiment.problems
     problems = chosen_problems(problem, default)
     experiment = replace(experiment, peers=() if files else experiment.peers, problems=problems)
     cases = [*of_experiment(experiment), *own.cases(experiment, mine, None)]
@@ -138,7 +138,7 @@ def check(
     if rows_file and not gates:
         gates = known(held, cases, place)
         typer.echo(f"all {len(gates)} cells are in {rows_file} already", err=True)
-    conclude(gates, tables.gates, as_json=as_json, log=path.with_suffix(".log"), checked=True)
+    conclude(gates, tables.gates, as_json=as_json, log=path.with_suffix(".log"), checked=True, named=bool(problem))
 
 
 def known(rows: Iterable[Row], cases: Iterable[Case], place: str) -> list[Row]:
@@ -247,7 +247,7 @@ def bench(
     if report:
         own_page.write(rows, cases, path)
     log = path.with_suffix(".log")
-    conclude(rows, tables.timings, as_json=as_json, log=log, one_off=path)
+    conclude(rows, tables.timings, as_json=as_json, log=log, one_off=path, named=bool(problem))
 
 
 def run(

@@ -75,11 +75,12 @@ def conclude(
     one_off: Path | None = None,
     checked: bool = False,
     done: str = "checked",
+    named: bool = False,
 ) -> NoReturn:
     """Prints the rows of a finished run and exits. `path` is the run's file, where `record` may take it, `log` where
     kernels printed, `one_off` the file of times that are compared rather than kept. `checked`: at least one row must be
-    of something that ran; where all was declined, nothing was `done`, and the exit code is 2. A shard is not asked for
-    that: its only problem may be one that all decline."""
+    of something that ran; where all was declined, nothing was `done`, and the exit code is 3. `named`: the user chose
+    the problems."""
     from harness.rows import record as recorded
 
     if as_json:
@@ -95,5 +96,5 @@ def conclude(
             console.print(f"{shown(one_off)} has the rows: `twinkernels compare` takes two such files", soft_wrap=True)
     if checked and all(row["status"] == "unsupported" for row in rows):
         typer.echo(f"nothing was {done}: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
-        raise typer.Exit(2)
-    raise typer.Exit(tables.failed(rows))
+        raise typer.Exit(3)
+    raise typer.Exit(tables.exit_code(rows, named=named))

@@ -29,6 +29,8 @@ BAD_ENDS = 2
 """So many problems, one after the other, whose commands ended badly on one GPU, are that GPU's fault."""
 NO_GPU = 300.0
 """Seconds that the rest of the work waits for a GPU when all are lost."""
+ENDS = (0, 1, 3)
+"""Exit codes of a command that has written all its rows."""
 
 Row = dict[str, Any]
 
@@ -203,12 +205,12 @@ class _Run:
             return
         if answer.exit_code is None:
             return
-        if answer.exit_code not in (0, 1) and not self.interrupts.requested:
+        if answer.exit_code not in ENDS and not self.interrupts.requested:
             del self.running[id(worker)]
             self.ended_badly(worker, job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
             return
         del self.running[id(worker)]
-        if answer.exit_code not in (0, 1):
+        if answer.exit_code not in ENDS:
             return
         assert worker.board is not None
         self.bad.pop(id(worker), None)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import operators
-from harness.catalog import architectures, own, sources, techniques, tiles
+from harness.catalog import architectures, experiments, own, sources, techniques, tiles
 from harness.catalog.cases import Case
 from harness.catalog.entries import Experiment, Tile
 from harness.machine import environment
-from harness.operators.protocol import Problem
+from harness.operators.protocol import Operator, Problem
 from harness.rows import fastest
 from harness.rows.results import slug_of
 
+FEW_FLOPS = 1e9
+"""Of a problem that a CPU does thread by thread in seconds."""
 RECORDED = sources.ROOT / "reports" / "recorded"
 
 
@@ -37,6 +39,14 @@ class Chosen:
             raise ValueError(
                 f"tile: got {self.tile.slug}, but {names[0]} is a function, which has tiles of its own; leave it out"
             )
+
+
+def problems(of: Operator, on: str) -> tuple[Problem, ...]:
+    """What a kernel of the user's is checked on by default: the small problems of the operator's experiment
+    correctness, and its other ones. On a CPU without those that take minutes there."""
+    small = experiments.without_gpu(of.experiment("correctness")) or experiments.load(of.experiment("correctness"))
+    every = (*small.problems, *of.other_problems)
+    return tuple(problem for problem in every if on == "gpu" or problem.flops < FEW_FLOPS)
 
 
 def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], tile: Tile | None = None) -> Chosen:

@@ -189,16 +189,16 @@ class Run:
     def skips(self, case: Case) -> bool:
         """Whether an earlier run has gated this case."""
         earlier = self.session.earlier(case, "gate")
-        if earlier is None or self.is_outdated(earlier):
+        if earlier is None or self.is_outdated(case, earlier):
             return False
         self.gated[case] = earlier
         return True
 
-    def is_outdated(self, gate: Row) -> bool:
+    def is_outdated(self, case: Case, gate: Row) -> bool:
         """Whether this run's gates must look again."""
-        return gate["status"] == "passed" and not self.covers(gate)
+        return gate["status"] == "passed" and not self.covers(case, gate)
 
-    def covers(self, gate: Row) -> bool:
+    def covers(self, case: Case, gate: Row) -> bool:
         """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since, and the
         gate may be another one."""
         if of_earlier_gate(gate):
@@ -207,8 +207,13 @@ class Run:
         if details.get("sharing", 0) != self.sharing or (self.gate_options.padded and not details.get("padded")):
             return False
         seen = {name.partition(",")[0] for name in gate["numerics"]}
-        asked = self.gate_options.distributions
+        asked = self.options(case).distributions
         return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options.seeds)
+
+    def options(self, case: Case) -> GateOptions:
+        """How the case is gated: a user's kernel gets further inputs."""
+        further = operators.of(case.problem).own_distributions if case.kernel else ()
+        return replace(self.gate_options, distributions=(*self.gate_options.distributions, *further))
 
     def declines(self, case: Case) -> str | None:
         """Why this case is not even tried."""
@@ -238,7 +243,7 @@ class Run:
             return {"status": "timeout", "reason": reason}
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
-            fields = self.verdict(case, worker.call("gate", case, str(case), self.gate_options))
+            fields = self.verdict(case, worker.call("gate", case, str(case), self.options(case)))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
@@ -533,7 +538,7 @@ class Run:
                 if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
                     continue
                 earlier = self.session.earlier(case, results.what(row), row.get("mode"))
-                if earlier and not (results.what(row) == "gate" and self.is_outdated(earlier)):
+                if earlier and not (results.what(row) == "gate" and self.is_outdated(case, earlier)):
                     continue
                 measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
                 del measured["schema"], measured["time"]

@@ -221,7 +221,7 @@ class Stopwatch:
         """Label -> what is wrong with it, of all that was timed. The user's kernels, which have their medians here,
         answer for the process: for the flush, and for the clock."""
         found: dict[str, Failure] = {}
-        if not self._are_flushed():
+        if not are_flushed(self._words, self._flushes, self.device):
             found |= dict.fromkeys(milliseconds, ("implausible", "flush", FLUSHED))
         for label in self._cases:
             if label not in found and (wrong := self._wrong(label)):
@@ -230,15 +230,6 @@ class Stopwatch:
             if label not in found and (late := self._late(label, median)):
                 found[label] = late
         return found
-
-    def _are_flushed(self) -> bool:
-        words = torch.arange(self._words, dtype=torch.int32, device=self.device)
-        for key, reported in self._flushes:
-            words.bitwise_xor_(_signed(key)).mul_(_signed(0x9E3779B1))
-            words.bitwise_xor_((words >> 15) & 0x1FFFF)
-            if int(words.sum(dtype=torch.int64)) & 0xFFFFFFFF != reported:
-                return False
-        return True
 
     def _wrong(self, label: str) -> Failure | None:
         for place, kept in enumerate(self.kept[label]):
@@ -282,6 +273,17 @@ class Stopwatch:
                 return None
         took = f"{wall * 1e3 / calls:.4f} ms each by the verifier's clock, {reported * 1e3 / calls:.4f} ms as reported"
         return "implausible", "wall_clock", f"{calls} calls more take {took}"
+
+
+def are_flushed(count: int, flushes: Sequence[tuple[int, int]], device: str) -> bool:
+    """Whether flushes of so many words, one after another, have the checksums of their keys: (key, checksum)."""
+    words = torch.arange(count, dtype=torch.int32, device=device)
+    for key, reported in flushes:
+        words.bitwise_xor_(_signed(key)).mul_(_signed(0x9E3779B1))
+        words.bitwise_xor_((words >> 15) & 0x1FFFF)
+        if int(words.sum(dtype=torch.int64)) & 0xFFFFFFFF != reported:
+            return False
+    return True
 
 
 def _signed(word: int) -> int:

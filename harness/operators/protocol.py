@@ -284,7 +284,9 @@ class Operator:
     in_torch: Mapping[str, str] = field(default_factory=dict)
     """Peers that torch has -> the module that must import."""
     other_problems: tuple[Any, ...] = ()
-    """Further problems for a user's kernel, whose sizes no tile divides."""
+    """Further problems for a user's kernel: with those of the experiment correctness, all values of each field."""
+    own_distributions: tuple[str, ...] = ()
+    """Further inputs of the gate, for users' kernels alone: no recorded gate is asked for them."""
     functions: Mapping[str, str] = field(default_factory=dict)
     """What `from harness import ...` offers of the operator: plain functions, name -> the module that has it."""
     comparison_hashes: tuple[str, ...] = ()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -18,6 +21,8 @@ from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug
 
 FINE = ("passed", "unsupported")
 """Statuses that are no failure: a kernel may decline a cell."""
+UNDECIDED = ("not_converged", "interrupted")
+"""Statuses that are neither success nor failure."""
 Rows = Iterable[Row]
 
 
@@ -27,9 +32,19 @@ def folding(*names: str) -> list[Column]:
 
 
 def failed(rows: Rows) -> bool:
-    """True if the command ends with exit code 1. A timing that did not converge is listed as a failure but is none: its
-    kernel passed the gate."""
-    return any(row.get("status", "passed") not in (*FINE, "not_converged") for row in rows)
+    """True if something is wrong. A timing that did not converge is listed as a failure but is none: its kernel passed
+    the gate."""
+    return any(row.get("status", "passed") not in (*FINE, *UNDECIDED) for row in rows)
+
+
+def exit_code(rows: Sequence[Row], *, named: bool = False) -> int:
+    """Of a command that ends with these rows: 1 if something is wrong, 3 if there is no verdict, else 0. There is none
+    where a time did not converge, where a row was interrupted, where no row of a user's kernel passed, and where that
+    kernel declined a problem that was `named`."""
+    mine = [row["status"] for row in rows if row.get("kernel")]
+    statuses = {row.get("status", "passed") for row in rows}
+    open_ = statuses & {*UNDECIDED} or (mine and "passed" not in mine) or (named and "unsupported" in mine)
+    return 1 if failed(rows) else 3 if open_ else 0
 
 
 def code(rows: Rows) -> list[Table]:
@@ -119,7 +134,7 @@ def gates(rows: Rows) -> RenderableType:
     for key, counts in tally.items():
         numbers = [str(counts[status] or "") for status in ("passed", "failed", "unsupported")]
         table.add_row(*key, *numbers, style="red" if counts["failed"] else None)
-    return Group(table, *declined(rows), *_labelled(rows))
+    return Group(table, *declined(rows), *_labelled(rows), *_tried(rows))
 
 
 def declined(rows: Rows) -> list[Text]:
@@ -132,6 +147,41 @@ def _labelled(rows: Rows) -> list[Text]:
     """Each label, such as "no LSE", with the kernels that have it."""
     labels = _of_kernels((row, label) for row in rows if (label := (row.get("details") or {}).get("label")))
     return [Text(f"{label}: {kernels}") for label, kernels in labels.items()]
+
+
+def _tried(rows: Rows) -> list[Text]:
+    """What each kernel of the user's was tried on, and what not, of the problems that it passed."""
+    passed: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        if row.get("kernel") and row["status"] == "passed":
+            passed[row["kernel"]].append(problem_of(row))
+    told: dict[str, list[str]] = defaultdict(list)
+    for kernel, problems in passed.items():
+        told[untried(problems)].append(kernel)
+    return [Text(f"{text}\n  by {', '.join(kernels)}") for text, kernels in told.items()]
+
+
+def untried(problems: Sequence[Any]) -> str:
+    """The values that the fields of these problems have, and how many pairs of them are in none."""
+    cells = [{**problem.to_dict()} for problem in problems]
+    values = {name: sorted({cell[name] for cell in cells}) for name in cells[0]}
+    missing = [
+        f"{one} {first} with {other} {second}"
+        for one, other in combinations(values, 2)
+        for first, second in product(values[one], values[other])
+        if not any((cell[one], cell[other]) == (first, second) for cell in cells)
+        and any(_exists(problem, {one: first, other: second}) for problem in problems)
+    ]
+    tried = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in values.items())
+    pairs = f", and {len(missing)} pairs of these, such as {missing[len(missing) // 2]}" if missing else ""
+    return f"tried: {tried}\nnot tried: other values{pairs}"
+
+
+def _exists(problem: Any, fields: dict[str, Any]) -> bool:
+    try:
+        return bool(replace(problem, **fields))
+    except ValueError:
+        return False
 
 
 def _of_kernels(said: Iterable[tuple[Row, str]]) -> dict[str, str]:

@@ -34,10 +34,13 @@ class Here(Worker):
     def _receive(self, log_start: int, token: str | None = None) -> Any:
         try:
             return getattr(self._service, self._method)(*self._arguments)
+        except Failed:  # of the process of a user's kernel
+            raise
         except Exception as error:
             stage = self._service.stage
             fields = {"status": process.status_of(error, stage), "reason": str(error), "details": {"stage": stage}}
             raise Failed(fields, self._label, stage, {}) from error
 
     def kill(self) -> None:
+        self._service.end_isolation()
         self._connection.closed = True

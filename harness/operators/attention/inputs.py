@@ -19,6 +19,8 @@ on their device, whose generator is faster and another one."""
 LARGE_LOGIT_STD = 30.0
 NEGATIVE_SCORE = 120.0
 """By so much all scores of a distribution are lower: exp of them is 0 in fp32, that of a masked score of -50 is not."""
+FAR_BELOW = 1.2e4
+"""The same of another distribution. Kernels were seen to begin with -1e4; scores of 1e5 would lose their digits."""
 LOWER = 3
 """By so many times as much those of the first half of the keys: a running max that stays where the first tile put it
 lets exp overflow, and one that begins with -200 lets it be 0."""
@@ -82,6 +84,17 @@ def _negative_scores(name: str, shape: Shape, generator: torch.Generator) -> tor
     return values
 
 
+def _far_below(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1), and every score is lower by FAR_BELOW: a running max that begins with a large number, in place of minus
+    infinity, is above them all."""
+    values = _normal(name, shape, generator)
+    if name == "v":
+        return values
+    height = math.sqrt(FAR_BELOW * math.sqrt(shape[-1]) / LIFTED)
+    values[..., -LIFTED:] = height if name == "q" else -height
+    return values
+
+
 SCALE_FACTORS = {"negative_scores": 1.5}
 """By what the scale of a distribution differs from 1 / sqrt(head_dim), where it does: a kernel takes it as given."""
 
@@ -99,13 +112,17 @@ DISTRIBUTIONS: dict[str, Callable[[str, Shape, torch.Generator], torch.Tensor]] 
 }
 """Name -> function (tensor name, shape, generator) -> fp32 values of that shape on the generator's device."""
 
+FURTHER = {"far_below": _far_below}
+"""What users' kernels get beside."""
+
 
 def sample(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, peer: bool = False) -> Sample:
     """Draws q, k and v, in the problem's dtype and contiguous: the same for both layouts. A peer gets the problem's own
     scale, since some libraries compile anew for another. Raises ValueError for an unknown distribution."""
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution: got {distribution!r}, expected one of {', '.join(DISTRIBUTIONS)}")
-    draw, values = DISTRIBUTIONS[distribution], {}
+    known = {**DISTRIBUTIONS, **FURTHER}
+    if distribution not in known:
+        raise ValueError(f"distribution: got {distribution!r}, expected one of {', '.join(known)}")
+    draw, values = known[distribution], {}
     factors = BEYOND_FP16.get(distribution, {}) if problem.dtype == "bf16" else {}
     for number, (name, shape) in enumerate(shapes(problem).items()):
         generator = torch.Generator("cpu" if torch.Size(shape).numel() <= CPU_LIMIT else device)

@@ -24,6 +24,7 @@ OPERATOR = Operator(
     techniques=(*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES),
     ablations=ABLATIONS,
     distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
+    own_distributions=("far_below",),
     comparison_version=1,
     comparison_hashes=("5d07e369576e",),
     inputs=deferred("harness.operators.attention.inputs", "sample"),
@@ -61,6 +62,21 @@ OPERATOR = Operator(
     other_problems=(
         Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
         Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
+        # with these, all values of each field are met, and most pairs of values of two fields
+        Problem(3, 1, 1, 65, 384, 64, "fp16", True, "bshd"),
+        Problem(5, 8, 8, 1, 1025, 64, "fp16", True),
+        Problem(5, 2, 1, 1, 641, 64, "fp16", True),
+        Problem(2, 1, 1, 200, 65, 64, "bf16", True),
+        Problem(5, 8, 1, 1, 384, 64, "bf16", True, "bshd"),
+        Problem(1, 8, 1, 65, 65, 128, "bf16", False),
+        Problem(3, 2, 1, 1, 1025, 128, "bf16", False, "bshd"),
+        Problem(5, 8, 8, 1, 128, 128, "bf16", False, "bshd"),
+        Problem(3, 2, 2, 1, 384, 256, "fp16", False),
+        Problem(1, 2, 1, 65, 65, 256, "bf16", True),
+        Problem(1, 1, 1, 1, 1025, 256, "bf16", True),
+        Problem(2, 8, 1, 1, 641, 256, "bf16", True, "bshd"),
+        Problem(5, 6, 2, 1, 65, 256, "bf16", True, "bshd"),
+        Problem(1, 8, 2, 128, 4096, 128, "bf16", True),  # on a GPU alone
     ),
     functions={
         "flash_attention": "harness.operators.attention.api",

@@ -3,12 +3,16 @@ what it launches of a user's kernel beside, here and on a GPU."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 from experiments.attention.correctness import WITHOUT_GPU
+from harness.measure.own import problems
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
+from harness.rows.tables import untried
 from tests.support import wrong_kernels
 from tests.support.launches import gate
 from tests.support.wrong_kernels import Tiled
@@ -76,6 +80,10 @@ class RowBeyondTheTileTwice(Tiled):
         super().store(o, lse, o_values, lse_values)
 
 
+class MaximumFromMinusTenThousand(Tiled):
+    lowest = -1e4
+
+
 class FormatOfOneKind(Tiled):
     """Makes P what fp16 holds, whatever the dtype."""
 
@@ -121,3 +129,45 @@ def test_a_right_kernel_is_right_on_a_cpu(block_n: int) -> None:
     kernel = Tiled()
     kernel.block_n = block_n
     assert not finds(kernel, (*WITHOUT_GPU.problems, *OPERATOR.other_problems))
+
+
+HOLES = {
+    "bf16, causal": lambda p: p.dtype == "bf16" and p.causal,
+    "bf16, grouped heads": lambda p: p.dtype == "bf16" and p.heads > p.heads_kv,
+    "bf16, (batch, seq, heads, head_dim)": lambda p: p.dtype == "bf16" and p.layout == "bshd",
+    "more than 641 keys": lambda p: p.seq_kv > 641,
+    "head_dim 256": lambda p: p.head_dim == 256,
+    "more than two batches": lambda p: p.batch > 2,
+    "more than six heads": lambda p: p.heads > 6,
+}
+"""Where kernels that returned zeros passed `check`."""
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_users_kernel_is_tried_where_zeros_passed(hole: str) -> None:
+    assert sum(map(HOLES[hole], problems(OPERATOR, "cpu"))) >= 2
+
+
+def test_a_users_kernel_is_tried_on_20_problems_with_most_pairs_in_twice_the_work() -> None:
+    tried = problems(OPERATOR, "cpu")
+    assert len(tried) == 20
+    before = [*WITHOUT_GPU.problems, *OPERATOR.other_problems[:2]]
+    assert sum(p.flops for p in tried) <= 2 * sum(p.flops for p in before)
+    said = untried(tried)
+    assert "tried: batch 1, 2, 3, 5; heads 1, 2, 6, 8; heads_kv 1, 2, 8; " in said
+    assert "dtype bf16, fp16; causal False, True; layout bhsd, bshd\nnot tried: other values, and " in said
+    cells = [(p.dtype, p.causal, p.layout, p.head_dim) for p in tried]
+    for one, other in itertools.combinations(range(4), 2):
+        met = {(cell[one], cell[other]) for cell in cells}
+        assert len(met) == len({cell[one] for cell in cells}) * len({cell[other] for cell in cells})
+    (longest,) = set(problems(OPERATOR, "gpu")) - set(tried)
+    assert longest.seq_kv == 4096
+
+
+def test_a_row_maximum_that_begins_with_a_large_number_is_found() -> None:
+    """Right on all inputs of the twins' gates."""
+    problem = Problem(1, 2, 1, 65, 128, 64, "fp16", True)
+    kernel = MaximumFromMinusTenThousand()
+    assert gate(kernel, problem, distributions=OPERATOR.distributions, device="cpu", repeats=1).passed
+    assert not gate(kernel, problem, distributions=OPERATOR.own_distributions, device="cpu", repeats=1).passed
+    assert gate(Tiled(), problem, distributions=OPERATOR.own_distributions, device="cpu", repeats=1).passed

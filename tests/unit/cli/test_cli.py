@@ -183,7 +183,7 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
 ) -> None:
     monkeypatch.setattr(output, "RUNS", tmp_path)
     code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
-    assert code == 2
+    assert code == 3
     assert re.search("nothing was (checked|compiled|counted): every cell was declined", printed)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
     assert "by xor_swizzle cuda" in printed
@@ -681,7 +681,7 @@ def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [row] if reason else [])
     for arguments in (("check", "scalar", "--on", "cpu"), ("check", "scalar", "--on", "cpu", "--json")):
         code, said = invoke(*arguments)
-        assert code == 2
+        assert code == 3
         assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
 
 

@@ -17,13 +17,14 @@ from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Experiment, Tile
-from harness.measure import arenas, effort, groups, runner
+from harness.measure import arenas, effort, groups, runner, session
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
 from tests.support import own_kernels, own_triton
+from tests.support.here import Here
 from tests.support.places import place
 
 FILE = Path(own_kernels.__file__)
@@ -47,9 +48,16 @@ ENDS = {
 }
 
 
-def run(path: Path, *kernels: own.Kernel, tile: Tile | None = None, **options: object) -> list[dict]:
+def run(
+    path: Path, *kernels: own.Kernel, tile: Tile | None = None, processes: bool = False, **options: object
+) -> list[dict]:
+    """`processes`: with the verifier in a process of its own, as ever. The kernels always have theirs."""
     cases = measured.cases(EXPERIMENT, measured.Chosen(kernels, tile=tile), None)
-    return runner.run(EXPERIMENT, on="cpu", path=path, selected=cases, gate={"repeats": 3}, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        if not processes:
+            patch.setattr(session, "Worker", Here)
+        return runner.run(EXPERIMENT, on="cpu", path=path, selected=cases, gate={"repeats": 3}, **options)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +110,12 @@ def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(gated: dict
     told = "no sign of life for 8 s (stage launch): "
     assert gated["hanging"]["reason"] == f"{told}hanging at {place(own_kernels.__file__, 'time.sleep')}"
     loop = [f"wait_for_ever at {place(own_triton.__file__, line)}" for line in ("while", "tl.debug_barrier")]
-    rows = run(tmp_path / "run.jsonl", own.parse(f"{own_triton.__file__}:endless"), deadlines=Deadlines(launch=8))
+    rows = run(
+        tmp_path / "run.jsonl",
+        own.parse(f"{own_triton.__file__}:endless"),
+        processes=True,
+        deadlines=Deadlines(launch=8),
+    )
     (row,) = (row for row in rows if row["kind"] == "gate")
     assert row["status"] == "timeout"
     assert row["reason"] in [f"{told}{line}, called by {LAUNCH}" for line in loop]
@@ -121,7 +134,7 @@ def test_a_loop_that_goes_on_for_ever_on_a_cpu_is_named_in_seconds(tmp_path: Pat
     """It took until the deadline, for each problem anew."""
     begin = time.monotonic()
     kernels = [own.parse(f"{file}:counting") for file in (own_triton.__file__, own_kernels.__file__)]
-    rows = run(tmp_path / "run.jsonl", *kernels, deadlines=Deadlines(launch=600))
+    rows = run(tmp_path / "run.jsonl", *kernels, processes=True, deadlines=Deadlines(launch=600))
     in_triton, in_python = (row for row in rows if row["kind"] == "gate")
     assert time.monotonic() - begin < 300  # half a minute, on a machine with nothing else to do
     for row, file, line in ((in_triton, own_triton, "while i < 1"), (in_python, own_kernels, "while True")):
@@ -366,13 +379,13 @@ def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
     [
         (b"mine.py", b"def attend(): ...  # \xff\n", "utf-8"),
         (b"mine.py", b"def attend(): ...\n\0", "null bytes"),
-        (b"min\xff.py", b"def attend(): ...\n", "utf-8"),
+        (b"min\xff.py", b"def attend(): ...\n", "a path without control characters"),
     ],
 )
 def test_a_file_that_is_no_code_is_refused(tmp_path: Path, name: bytes, code: bytes, said: str) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
     path.write_bytes(code)
-    with pytest.raises(ValueError, match=r"kernel: got .* not readable as code in UTF-8") as refusal:
+    with pytest.raises(ValueError, match=r"kernel: got .*(not readable as code in UTF-8|expected a path)") as refusal:
         own.parse(f"{path}:attend")
     assert said in str(refusal.value)
 
