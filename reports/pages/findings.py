@@ -185,7 +185,7 @@ class _Facts:
             table = {
                 name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
             }
-            return Evidence(f"Gates of {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {})
+            return Evidence(f"Is the output right? {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {})
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
             return _shares(one) if one else None

@@ -15,6 +15,8 @@ from tests.support import browser
 
 PAGES = (
     "index.html",
+    "findings.html",
+    "learn.html",
     "techniques.html",
     "gap.html",
     "proof/padded_rows.html",
