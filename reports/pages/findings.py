@@ -42,7 +42,12 @@ PATH = "findings.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "findings.md"
 MOST = 10
 SECTION = re.compile(r"^## ([^\n]+)\n\n```toml finding\n(.*?)^```\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-KINDS = {"wrong": "wrong output", "affected": "slower, ignored or refused", "fine": "not affected", "none": "not run"}
+KINDS = {
+    "wrong": "wrong output",
+    "affected": "slower, ignored or refused",
+    "fine": "not affected",
+    "none": "not run, or no such call",
+}
 """Of a version -> what it is."""
 GATED = ("warp_specialize_stages", "producer_consumer", "b1-h16-n1024-d64-fp16-full")
 """Experiment, technique and problem whose gates tell about idle barriers."""
@@ -185,7 +190,9 @@ class _Facts:
             table = {
                 name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
             }
-            return Evidence(f"Is the output right? {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {})
+            return Evidence(
+                f"Is the output right? {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {}
+            )
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
             return _shares(one) if one else None
