@@ -12,7 +12,6 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.entries import Experiment, Tile
-from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.setup.script import become
 
@@ -21,7 +20,7 @@ PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
 EXPERIMENT = Experiment(
     name="hopper_grid",
     problems=PROBLEMS,
-    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    techniques=("flagship",),
     backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),

@@ -10,14 +10,13 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.entries import Experiment
-from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_sustained",
     problems=Problem.comparison_grid((8192, 16_384)),
-    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    techniques=("flagship",),
     backends=("cuda", "triton"),
     peers=("sdpa_cudnn", "fa3", "fa4"),
     tiles=("reference", "best"),

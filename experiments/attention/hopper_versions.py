@@ -12,14 +12,13 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.entries import Experiment
-from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_versions",
     problems=Problem.comparison_grid((4096, 8192), (64, 128)),
-    techniques=tuple(technique.name for technique in TECHNIQUES if technique.name == "flagship"),
+    techniques=("flagship",),
     backends=("cuda", "triton", "triton@3.9.0", "gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0"),
     peers=("sdpa_cudnn",),
     tiles=("best",),

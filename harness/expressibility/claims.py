@@ -11,6 +11,7 @@ in which it does not; exchanged, they refute the claim.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness import operators
@@ -186,12 +187,11 @@ class Claim:
     """What the source says to get it (a regular expression): in every subject that gets it. Empty for automatic."""
 
     def __post_init__(self) -> None:
-        if self.dialect not in VERSIONS:
-            raise ValueError(f"dialect: got {self.dialect!r}, expected one of {', '.join(VERSIONS)}")
-        if self.grade not in GRADES:
-            raise ValueError(f"grade: got {self.grade!r}, expected one of {', '.join(GRADES)}")
-        if self.fault is not None and self.fault not in FAULTS:
-            raise ValueError(f"fault: got {self.fault!r}, expected one of {', '.join(FAULTS)}")
+        fields: dict[str, Collection[str]] = {"dialect": VERSIONS, "grade": GRADES, "fault": FAULTS}
+        for name, known in fields.items():
+            got = getattr(self, name)
+            if got not in known and (name, got) != ("fault", None):
+                raise ValueError(f"{name}: got {got!r}, expected one of {', '.join(known)}")
         if unknown := set(self.versions) - set(VERSIONS[self.dialect]):
             raise ValueError(f"versions: got {sorted(unknown)}, expected some of {VERSIONS[self.dialect]}")
 
