@@ -28,7 +28,7 @@ def test_kernels_of_the_ladders_share_processes_and_a_hatch_has_its_own(
         assert set(request.get("twins", forms)) == set(forms)
         return {form: {"words": environment.get("DISABLE_MMA_V3", "free")} for form in forms}
 
-    monkeypatch.setattr(programs, "_run", run)
+    monkeypatch.setattr(programs, "run", run)
     monkeypatch.setattr(programs.tritons, "variables", lambda version, dialect: {})
     jobs = [(program, VERSION) for program in (*twins, *held, hatch, *probe)]
     found = dict(programs.compiled(jobs, tmp_path))
