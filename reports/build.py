@@ -44,7 +44,7 @@ MENU = {
     "data.html": "Method and data",
 }
 """Kinds of pages, in this order."""
-SECTIONS = {"technique/": "techniques.html", "proof/": "techniques.html", "article/": "gap.html"}
+SECTIONS = {"technique/": "techniques.html", "proof/": "techniques.html", "article/": "gap.html", "gap/": "gap.html"}
 """How a page's path begins -> the entry of the menu that it belongs to, where that is not Method and data."""
 SUMMARY = "What can Triton not express, and what does it cost? Every optimization twice, measured."
 
@@ -160,6 +160,7 @@ class Site:
         yield Page(correctness.PATH, "correctness.html", partial(correctness.page, every))
         yield Page("regressions.html", "regressions.html", partial(overview.regressions, self.main))
         yield Page("guide/reading.html", "guide.html", guide.reading)
+        yield Page("guide/judging.html", "guide.html", guide.judging)
         yield Page("guide/cpu.html", "guide.html", guide.cpu)
         yield Page("guide/gpus.html", "guide.html", guide.gpus)
         yield Page("data.html", "data.html", partial(overview.data_page, every))

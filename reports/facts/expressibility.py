@@ -20,9 +20,9 @@ WORDS: dict[str | None, str] = {
 """Grade -> the word beside its mark."""
 LONG = {
     "direct": "written by you",
-    "automatic": "done by the compiler",
+    "automatic": "done by the compiler, no off switch",
     "hint": "hint: the compiler decides",
-    "hatch": "escape hatch, outside the language",
+    "hatch": "escape hatch, outside the language: it compiles",
     "inexpressible": "impossible",
 }
 FAULTS = {

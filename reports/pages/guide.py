@@ -30,6 +30,11 @@ def reading() -> dict[str, Any]:
     return {"title": "How to read this report", "text": _text("reading", about)}
 
 
+def judging() -> dict[str, Any]:
+    """The variables of the page of what counts as right, and as slower."""
+    return {"title": "Right, slower, or noise?", "text": _text("judging", {})}
+
+
 def gpus() -> dict[str, Any]:
     """The variables of the page of several GPUs."""
     return {"title": "Every GPU at once", "text": _text("gpus", {})}

@@ -9,6 +9,7 @@ from typing import Any
 from harness.catalog import experiments
 from harness.catalog.entries import Technique
 from harness.operators.attention.articles import Article
+from harness.operators.attention.gap import WAYS
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import layouts, timelines
@@ -24,6 +25,9 @@ def pages(rows: Rows) -> Iterator[Page]:
     """The first page first."""
     yield Page("index.html", "attention/index.html", partial(index.page, rows))
     yield Page(gap.PATH, "attention/gap.html", partial(gap.page, rows))
+    for start, terms in WAYS.items():
+        for term in terms:
+            yield Page(f"gap/{term.name}.html", "attention/term.html", partial(gap.term_page, rows, start, term))
     for name in experiments.about_articles():
         yield Page(f"article/{name}.html", "attention/article.html", partial(articles.page, rows, name))
 

@@ -26,8 +26,6 @@ def page(of: Rows) -> dict[str, Any]:
     data, found = ledger.found(of.fresh_first)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
-    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or of.main, of.claims) or "")
-    texts = dict(zip(parts[::2], map(Markup, parts[1::2]), strict=True))
     return {
         "question": experiments.question(EXPERIMENT),
         "articles": [
@@ -36,14 +34,12 @@ def page(of: Rows) -> dict[str, Any]:
         "name": EXPERIMENT,
         "where": data.provenance(rows) if data else "",
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
-        "intro": Markup(intro),
+        "intro": texts(of, data)[""],
         "problems": problems,
         "headline": HEADLINE,
         "goal": GOAL,
-        "known": set(of.known),
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
-        "terms": [term_of(data, found, start, term, texts) for start, each in WAYS.items() for term in each],
         "gain": ledger.gain,
         "minus": ledger.minus,
         "percent": percent,
@@ -72,14 +68,15 @@ def way(one: Ledger) -> dict[str, Any]:
     }
 
 
-def term_of(
-    data: Dataset | None,
-    found: Sequence[Ledger],
-    start: str,
-    term: Term,
-    texts: dict[str, Markup],
-) -> dict[str, Any]:
-    """What the page says of a term: its size on each problem, its text and what bears out its cause."""
+def texts(of: Rows, data: Dataset | None) -> dict[str, Markup]:
+    """Of each term, and "" for the text above all."""
+    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or of.main, of.claims) or "")
+    return {"": Markup(intro), **dict(zip(parts[::2], map(Markup, parts[1::2]), strict=True))}
+
+
+def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
+    """A term's size on each problem, its text and what bears out its cause."""
+    data, found = ledger.found(of.fresh_first)
     ways = [one.from_(start) for one in found]
     sizes = [(one.problem, line.size) for one in ways for line in one.lines if line.term == term and line.counts]
     orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
@@ -88,7 +85,10 @@ def term_of(
         "language": ledger.LANGUAGES[start],
         "is_other": start in (GLUON, TLX),
         "sizes": sizes,
-        "text": texts[term.name],
+        "text": texts(of, data)[term.name],
+        "known": set(of.known),
+        "cause": CAUSES[term.cause],
+        "gain": ledger.gain,
         "evidence": ledger.evidence(term),
         "orders": next(filter(None, orders), []),
     }

@@ -25,7 +25,7 @@ STATES = {
 LEGEND = {
     "direct": "you control it",
     "hint": "the compiler decides",
-    "hatch": "only by a hatch (inline PTX, edited IR)",
+    "hatch": "only by a hatch (inline PTX, edited IR), which compiles",
     "inexpressible": "impossible",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import FLAGSHIP, GLUON, THEIRS, TLX, TRITON, Term
@@ -20,6 +21,11 @@ LANGUAGES = {TRITON: "core Triton", GLUON: "Gluon", TLX: "TLX"}
 
 def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
     """The ledgers of the first dataset that timed them; the headline's problem first."""
+    return _found(tuple(datasets))
+
+
+@cache
+def _found(datasets: tuple[Dataset, ...]) -> tuple[Dataset | None, list[Ledger]]:
     for data in datasets:
         if any(data.timings()) and (made := gap.ledgers(data.table("timing"), data.table("code"), data.table("gate"))):
             return data, made

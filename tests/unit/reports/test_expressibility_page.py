@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.expressibility import matrix as proofs
@@ -34,14 +35,14 @@ def known(**grades: str) -> Known:
 
 def page_of(given: Known, data: Dataset = EMPTY) -> str:
     """The proofs of every technique, one after the other."""
-    rows = {"attention": Rows(data, [data], given, lambda *_: "")}
+    rows = {name: Rows(data, [data], given, lambda *_: "") for name in operators.names()}
     pages = (rendered("proof.html", overview.proof(rows, name)) for name in overview.proof_pages(given))
     return " ".join(" ".join(pages).split())
 
 
 def test_every_technique_of_the_matrix_has_its_marks_and_its_proofs() -> None:
     given = known(wgmma="hint", padded_rows="hatch", named_barriers="automatic")
-    rows = {"attention": Rows(EMPTY, [EMPTY], given, lambda *_: "")}
+    rows = {name: Rows(EMPTY, [EMPTY], given, lambda *_: "") for name in operators.names()}
     page = rendered("techniques.html", overview.techniques_page(rows, []))
     assert all(f'href="proof/{name}.html#triton"' in page for name in ("wgmma", "padded_rows", "named_barriers"))
     assert 'href="technique/wgmma.html"' in page
@@ -85,7 +86,7 @@ def test_an_experiment_whose_gates_a_cell_names_has_rows_with_a_wrong_result() -
 def test_a_proof_says_how_it_is_seen_without_this_project_or_what_it_needs() -> None:
     def needs(name: str, version: str) -> tuple[str, bool]:
         proof = next(proof for claim in CLAIMS for proof in claim.proofs if proof.name == name)
-        shown = proofs.Shown(proof, version, verdicts.PROVEN, "", (), (), None)
+        shown = proofs.Shown(proof, version, verdicts.PROVEN)
         return shown.needs, shown.alone is not None
 
     assert needs("epilogue descriptor", "3.9.0") == ("", True)

@@ -42,6 +42,12 @@ def html(rows: list[made.Row]) -> str:
     return rendered("attention/gap.html", pages.page(of(rows)))
 
 
+def term_html(name: str, rows: list[made.Row]) -> str:
+    """The page of a term."""
+    start, term = next((start, term) for start, terms in WAYS.items() for term in terms if term.name == name)
+    return rendered("attention/term.html", pages.term_page(of(rows), start, term))
+
+
 @cache
 def whole() -> str:
     return html(ROWS)
@@ -79,7 +85,7 @@ def test_before_anything_is_measured_the_page_says_the_command_and_explains_ever
     assert "<code>twinkernels run what_triton_misses --replicates 3</code>" in text
     assert "<svg" not in text.partition("</header>")[2]
     for term in TERMS:
-        assert f"<h3>{escape(term.title)}</h3>" in text
+        assert f"<h1>{escape(term.title)}</h1>" in term_html(term.name, [])
 
 
 def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
@@ -89,7 +95,7 @@ def test_every_term_is_in_the_table_and_in_the_drawing() -> None:
         applies = term.name not in ("own_diagonal", "register_split")
         assert (term.title in wide) is (applies and not term.part_of and term.name != "assembler")
         if applies:
-            assert f'<a href="#{term.name}">' in text
+            assert f'<a href="gap/{term.name}.html">' in text
     assert "own_diagonal" not in {line.term.name for line in facts.lines(ledgers()[0])}
     assert all(CAUSES[cause] in wide for cause in ("language", "compiler", "assembler"))
     assert ">Flagship<" in wide
@@ -159,8 +165,10 @@ def test_another_language_has_a_table_and_a_drawing_of_its_own(start: str, kerne
     wide = re.findall(rf'<svg[^>]*{kernel}[^>]*class="w".*?</svg>', text, re.DOTALL)[0]
     assert f">{drawing.STARTS[start]}<" in wide
     assert "The same schedule, written in CUDA" in wide
-    assert f'href="proof/integer_max.html#{series.lower()}"' in text
-    assert f"<h3>Lazy rescaling and three-input maxima, from {series}</h3>" in text
+    term = next(term for term in WAYS[start] if "integer_max" in {cell[0] for *_, cell in facts.evidence(term)})
+    page = term_html(term.name, ROWS)
+    assert f'href="../proof/integer_max.html#{series.lower()}"' in page
+    assert f"<h1>{escape(term.title)}, from {series}</h1>" in page
     without = html([row for row in ROWS if row.get("backend") != start])
     assert f"faster than {kernel}" not in without
     assert without.count(f"No group timed the flagship beside {kernel}</h3>") == 2
