@@ -172,6 +172,10 @@ def serve(descriptor: int, make: Callable[[Connection, Watch], Process], deadlin
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
-            process.say("failed", (status_of(error, process.stage), _reason(error), _diagnosis(error)))
+            try:
+                said = status_of(error, process.stage), _reason(error), _diagnosis(error)
+            except Exception as another:  # its words may be a user's code, too
+                said = "launch_error", f"{type(error).__name__}, whose words raise {type(another).__name__}", {}
+            process.say("failed", said)
         else:
             process.say("done", token, answer)

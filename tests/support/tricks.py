@@ -131,6 +131,19 @@ def forks_and_dies(q, k, v, *, causal, scale):
     os._exit(7)
 
 
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def raises_without_words(q, k, v, *, causal, scale):
+    raise Wordless
+
+
+def raises_half_a_character(q, k, v, *, causal, scale):
+    raise ValueError("half \ud800 of it")
+
+
 # What an honest kernel may do.
 
 BUFFERS = {}

@@ -406,3 +406,31 @@ def test_a_rung_declines_a_grid_of_too_many_batches_by_name(rung):
     problem = Problem.square(65_600, 1, tile.block_m * tile.block_n, 64)
     reason = techniques.unsupported(rung, "cuda", problem, tile) or ""
     assert ("at most 65535 each" in reason) == bool(re.search(r"Grid grid\{.*args->batch", source))
+
+
+def interleaved(gap: int) -> dict[str, torch.Tensor]:
+    """q and o in one buffer of (batch, seq, heads, 2, head_dim); o begins `gap` elements behind q."""
+    batch, heads, seq, head_dim = 2, 3, 5, 64
+    buffer = torch.zeros(batch * seq * heads * 2 * head_dim + 256, dtype=torch.float16)
+    strides = (seq * heads * 2 * head_dim, 2 * head_dim, heads * 2 * head_dim, 1)
+    q, o = (buffer.as_strided((batch, heads, seq, head_dim), strides, first) for first in (0, gap))
+    k, v = (torch.zeros(batch, heads, 7, head_dim, dtype=torch.float16) for _ in "kv")
+    return {"q": q, "k": k, "v": v, "o": o, "lse": torch.zeros(batch, heads, seq)}
+
+
+@pytest.mark.parametrize(("gap", "shared"), [(64, False), (0, True), (56, True), (72, True), (128, True), (192, False)])
+def test_outputs_between_the_rows_of_inputs_share_nothing(gap: int, shared: bool) -> None:
+    tensors = interleaved(gap)
+    assert bool(addresses(tensors["q"]) & addresses(tensors["o"])) == shared
+    if shared:
+        with pytest.raises(ValueError, match="o: got memory that overlaps q"):
+            validate(**tensors, scale=0.125, causal=False)
+    else:
+        validate(**tensors, scale=0.125, causal=False)
+
+
+def addresses(tensor: torch.Tensor) -> set[int]:
+    """Of all elements."""
+    places = [torch.arange(size) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    grid = sum(torch.meshgrid(*places, indexing="ij"))
+    return set((grid.flatten() * tensor.element_size() + tensor.data_ptr()).tolist())

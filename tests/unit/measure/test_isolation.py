@@ -39,6 +39,8 @@ GATED = {
     "replaces_the_comparison": ("wrong", "max_error", "O is off by"),
     "answers_for_the_worker": ("implausible", "forged_answer", "answered what nobody asked for"),
     "answers_with_the_token": ("implausible", "forged_answer", "answered what nobody asked for"),
+    "raises_without_words": ("launch_error", None, "Wordless, whose words raise RuntimeError"),
+    "raises_half_a_character": ("launch_error", None, "half \ud800 of it"),
     "forks_and_dies": ("crashed", None, "the process ended (stage launch): exit code 7"),
 }
 TIMED = {
