@@ -23,7 +23,7 @@ ALIGNED = 8
 """n and k are multiples of so many elements, so that rows are multiples of 16 bytes."""
 MULTIPROCESSORS = 132
 """Of an H100 and an H200: a cell of the tile tables tells problems of one wave from larger ones."""
-LARGEST_ON_A_CPU = {"m": 256, "n": 256, "k": 320}
+LARGEST_ON_A_CPU = {"m": 256, "n": 256, "k": 448}
 
 _SLUG = re.compile(
     rf"gemm-m(\d{{1,10}})-n(\d{{1,10}})-k(\d{{1,10}})-({'|'.join(DTYPES)})(?:-({'|'.join(EPILOGUES[1:])}))?(?:-(fp32))?"

@@ -1,0 +1,222 @@
+"""Wrong kernels of matrix products, each made of a right one by one edit: published checks accept several of them.
+
+What catches it is either the name that the CPU runtime gives the bug, or the check of the gate that every kernel passes
+before it is timed; for errors that are numbers alone it must be the gate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
+from harness import operators
+from harness.catalog import techniques
+from harness.measure import gate
+from harness.operators.gemm.problem import Problem
+from tests.support.cpu_run import copied
+
+pytestmark = pytest.mark.spread
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """`right` occurs once in `file`, of cuda_kernels/gemm, and becomes `wrong`. `caught`: by which name."""
+
+    name: str
+    technique: str
+    file: str
+    right: str
+    wrong: str
+    caught: str
+    problem: str = "m128-n256-k448-fp16"
+
+
+HEADER, ORDER = "gemm.cuh", "tile_order.cuh"
+OUT, UNWRITTEN = "global_out_of_range", "output_unwritten"
+RING_LOOP = "for (int j = 0; j < k_tiles; ++j, ring.advance()) {"
+ARRIVED = "    bar_sync();  // tile j has arrived; every warp is done with tile j - 1\n"
+ROUNDED = """    for (auto& rows : c_regs)
+      for (auto& fragment : rows)
+        for (float& sum : fragment) sum = cvt_f32(cvt_rn<Element>(sum));
+"""
+BOUNDS = (
+    "if (row >= args.m || col >= args.n) return;\n  Output* c = static_cast<Output*>(args.c) + row * args.c_stride + "
+)
+BOUNDS += "col;\n  first"
+RAGGED = "m72-n136-k264-fp16"
+
+WRONG = (
+    Wrong(
+        "no_proxy_fence", "wgmma", "hopper/wgmma.cu", "    fence_proxy_async_shared();", "    ", "missing_proxy_fence"
+    ),
+    Wrong(
+        "product_before_arrival",
+        "tma_swizzle",
+        "hopper/tma_swizzle.cu",
+        "    wait(full + ring.stage * 8, ring.phase);\n",
+        "",
+        "copy_in_flight",
+    ),
+    Wrong(
+        "buffer_filled_while_read",
+        "two_consumers",
+        "hopper/producer_consumer.cu",
+        "        wait(empty + ring.stage * 8, ring.phase ^ 1);",
+        "        ",
+        "mbarrier_over_arrival",
+    ),
+    Wrong("partials_of_16_bits", "l2_grid_order", "ampere/l2_grid_order.cu", ARRIVED, ARRIVED + ROUNDED, "max_error"),
+    Wrong(
+        "k_tail_dropped",
+        "tma_swizzle",
+        "hopper/tma_swizzle.cu",
+        "ceil_div(args.k, BLOCK_K)",
+        "args.k / BLOCK_K",
+        "max_error",
+        RAGGED,
+    ),
+    Wrong(
+        "epilogue_before_the_last_tile",
+        "tma_swizzle",
+        "hopper/tma_swizzle.cu",
+        RING_LOOP,
+        RING_LOOP.replace("k_tiles", "k_tiles - 1"),
+        "copy_in_flight",
+    ),
+    Wrong(
+        "b_not_transposed",
+        "mma_ldmatrix",
+        "ampere/mma_ldmatrix.cu",
+        "ldmatrix_x4(b_regs[n / 2]",
+        "ldmatrix_x4_trans(b_regs[n / 2]",
+        "max_error",
+    ),
+    Wrong(
+        "last_tile_left_out",
+        "tma_swizzle",
+        "hopper/tma_swizzle.cu",
+        "const Grid grid{tiles(*args), 1, 1};",
+        "const Grid grid{tiles(*args) - 1, 1, 1};",
+        UNWRITTEN,
+    ),
+    Wrong(
+        "map_of_earlier_tensors",
+        "tma_swizzle",
+        "hopper/tma_swizzle.cu",
+        "  TmaParams params{*args};\n",
+        "  static TmaParams params{*args};\n",
+        OUT,
+    ),
+    Wrong("stride_of_b_for_a", "tma_swizzle", "tma_params.cuh", "args.m, args.a_stride", "args.m, args.b_stride", OUT),
+    Wrong(
+        "group_does_not_divide",
+        "tma_swizzle",
+        ORDER,
+        "const int rows = left < GROUP_M ? left : GROUP_M;",
+        "const int rows = GROUP_M;",
+        UNWRITTEN,
+    ),
+    Wrong("no_bound_of_rows", "tma_swizzle", HEADER, BOUNDS, BOUNDS.replace("row >= args.m || ", ""), OUT, RAGGED),
+    Wrong(
+        "wrong_where_n_is_no_whole_tile",
+        "tma_swizzle",
+        HEADER,
+        BOUNDS,
+        BOUNDS.replace("col >= args.n", "col >= args.n / BLOCK_N * BLOCK_N"),
+        UNWRITTEN,
+        RAGGED,
+    ),
+    Wrong("zeros", "tma_swizzle", HEADER, "finish(args, first, col), second", "0.f, second", "max_error"),
+    Wrong("nan", "tma_swizzle", HEADER, "finish(args, first, col), second", "0.f / 0.f, second", "finite"),
+    Wrong(
+        "bias_of_the_row",
+        "tma_swizzle",
+        HEADER,
+        "first = finish(args, first, col)",
+        "first = finish(args, first, row)",
+        "max_error",
+        "m128-n256-k64-fp16-bias",
+    ),
+    Wrong(
+        "fp32_by_way_of_16_bits",
+        "tma_swizzle",
+        HEADER,
+        "st_global(c, make_float2(first, second));",
+        "st_global(c, make_float2(cvt_f32(cvt_rn<Element>(first)), second));",
+        "max_error",
+        "m128-n256-k64-fp16-fp32",
+    ),
+)
+
+
+class Named(Exception):
+    """A diagnosis of the CPU runtime."""
+
+
+def launcher(library: Library) -> Callable[[Any, Any], None]:
+    """Launches with all checks, every tensor watched; raises Named."""
+
+    def launch(tensors: Any, scalars: Any) -> None:
+        library.configure()
+        for name, tensor in tensors.items():
+            library.watch(
+                name, tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride(), written=name == "c"
+            )
+        code = library.launch(ctypes.byref(operators.get("gemm").structure(tensors, scalars, None)), None)
+        library.forget()
+        if said := library.diagnosis():
+            raise Named(said)
+        assert code == 0
+
+    return launch
+
+
+def caught(library: Library, problem: Problem) -> set[str]:
+    """The names by which a kernel is caught, launched on the tensors of two gates in turn; none for a right one."""
+    for _ in range(2):
+        try:
+            verdict = gate.gate(
+                launcher(library),
+                problem,
+                distributions=("normal", "cancellation"),
+                device="cpu",
+                repeats=1,
+                padded=True,
+            )
+        except Named as found:
+            return {line.partition(":")[0] for line in str(found).splitlines()}
+        if not verdict.passed:
+            return {str(verdict.check)}
+    return set()
+
+
+def library_of(wrong: Wrong, root: Path) -> Library:
+    technique, problem = techniques.get(f"gemm/{wrong.technique}"), Problem.parse(f"gemm-{wrong.problem}")
+    constants = operators.get("gemm").defines(problem, techniques.reference_tile(technique, 0), constant_strides=False)
+    return Library(cpu_build.build(root / f"{technique.path}.cu", constants, root=root))
+
+
+@pytest.mark.parametrize("wrong", [pytest.param(one, id=one.name) for one in WRONG])
+def test_a_wrong_kernel_is_caught(wrong: Wrong, tmp_path: Path) -> None:
+    problem = Problem.parse(f"gemm-{wrong.problem}")
+    root = copied(tmp_path)
+    file = root / "gemm" / wrong.file
+    text = file.read_text()
+    assert text.count(wrong.right) == 1, "the edit no longer fits"
+    file.write_text(text.replace(wrong.right, wrong.wrong))
+    assert wrong.caught in caught(library_of(wrong, root), problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"), sorted({(wrong.technique, wrong.problem) for wrong in WRONG}), ids=lambda word: str(word)
+)
+def test_the_kernels_as_they_are_pass(name: str, slug: str) -> None:
+    wrong = next(one for one in WRONG if (one.technique, one.problem) == (name, slug))
+    assert caught(library_of(wrong, cpu_build.HERE), Problem.parse(f"gemm-{slug}")) == set()
