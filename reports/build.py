@@ -161,6 +161,7 @@ class Site:
         yield Page("regressions.html", "regressions.html", partial(overview.regressions, self.main))
         yield Page("guide/reading.html", "guide.html", guide.reading)
         yield Page("guide/judging.html", "guide.html", guide.judging)
+        yield Page("guide/verifying.html", "guide.html", guide.verifying)
         yield Page("guide/cpu.html", "guide.html", guide.cpu)
         yield Page("guide/gpus.html", "guide.html", guide.gpus)
         yield Page("data.html", "data.html", partial(overview.data_page, every))

@@ -35,6 +35,11 @@ def judging() -> dict[str, Any]:
     return {"title": "Right, slower, or noise?", "text": _text("judging", {})}
 
 
+def verifying() -> dict[str, Any]:
+    """The variables of the page of what a kernel cannot feign."""
+    return {"title": "Can a kernel cheat?", "text": _text("verifying", {})}
+
+
 def gpus() -> dict[str, Any]:
     """The variables of the page of several GPUs."""
     return {"title": "Every GPU at once", "text": _text("gpus", {})}
