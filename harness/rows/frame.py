@@ -204,6 +204,7 @@ def _judged(kind: str, found: pandas.DataFrame) -> pandas.DataFrame:
 def _is_reference(operator: str, technique: str, problem: str, tile: str) -> bool:
     if not isinstance(technique, str) or not tile:
         return True
+    operator = operator if isinstance(operator, str) else operators.FIRST
     known = techniques.find(f"{operator}/{technique}")
     key = operators.get(operator).problem.parse(problem).tile_key
     return known is not None and Tile.parse(tile) == techniques.reference_tile(known, key)

@@ -1,4 +1,4 @@
-"""The types of a row's fields, for rows.schema, which imports this with the first row: pydantic loads slowly.
+"""What a row of each kind says, for rows.schema, which imports this with the first row: pydantic loads slowly.
 
 A field that does not apply is absent; None is a value like any other and is refused where the type does not have it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
 from harness.rows import results
@@ -102,8 +102,40 @@ class Clocks(Part):
     throttle: list[Line] | None = ABSENT
 
 
+class Again(Part):
+    """The A/A pair of a group."""
+
+    of: Line
+    difference: float
+    flagged: bool
+    limit: float | None = ABSENT
+    before: float | None = ABSENT
+
+
+class Details(Part):
+    again: Again = ABSENT
+    diagnosis: list[str] = ABSENT
+    final: bool = ABSENT
+    label: str | None = ABSENT
+    launch_hidden: bool | None = ABSENT
+    launch_ms: Share = ABSENT
+    log: str = ABSENT
+    padded: bool = ABSENT
+    planted: Name = ABSENT
+    replicate: Count = ABSENT
+    same_program: Name = ABSENT
+    sharing: Count = ABSENT
+    stage: Line = ABSENT
+    findings: list[str] = ABSENT
+    found: Count = ABSENT
+    cupti_ms: Positive = ABSENT
+    events_ms: Positive = ABSENT
+    gap_ms: float = ABSENT
+    difference: float = ABSENT
+
+
 class Row(Part):
-    """What a field holds in a row of any kind; rows.schema says which kind needs which field."""
+    """What a field holds in a row of any kind."""
 
     version: Annotated[int, Field(ge=1, alias="schema")] = ABSENT
     kind: Annotated[str, _one_of(*results.KINDS)]
@@ -141,38 +173,7 @@ class Row(Part):
     call_us: dict[Line, Positive] = ABSENT
     environment: Line = ABSENT
     id: Line = ABSENT
-
-
-class Again(Part):
-    """The A/A pair of a group."""
-
-    of: Line
-    difference: float
-    flagged: bool
-    limit: float | None = ABSENT
-    before: float | None = ABSENT
-
-
-class Details(Part):
-    again: Again = ABSENT
-    diagnosis: list[str] = ABSENT
-    final: bool = ABSENT
-    label: str | None = ABSENT
-    launch_hidden: bool | None = ABSENT
-    launch_ms: Share = ABSENT
-    log: str = ABSENT
-    padded: bool = ABSENT
-    planted: Name = ABSENT
-    replicate: Count = ABSENT
-    same_program: Name = ABSENT
-    sharing: Count = ABSENT
-    stage: Line = ABSENT
-    findings: list[str] = ABSENT
-    found: Count = ABSENT
-    cupti_ms: Positive = ABSENT
-    events_ms: Positive = ABSENT
-    gap_ms: float = ABSENT
-    difference: float = ABSENT
+    details: Details = ABSENT
 
 
 class ProofDetails(Details):
@@ -253,10 +254,14 @@ class MemoryDetails(Details):
     ncu: dict[Line, Count] = ABSENT
 
 
-class Judged(Part):
-    max_abs: Share
-    yardstick: Share
-    floor: Positive
+def _judged(of: dict[str, float | None]) -> dict[str, float | None]:
+    if None in (of.get("max_abs"), of.get("yardstick")) or not of.get("floor"):
+        raise PydanticCustomError("judged", "max_abs, yardstick and a positive floor")
+    return of
+
+
+Judged = Annotated[dict[Line, Share | None], AfterValidator(_judged)]
+"""Numbers of a distribution that passed."""
 
 
 class Gpu(Part):
@@ -285,43 +290,37 @@ class Environment(Part):
     warnings: list[str] = ABSENT
 
 
-class PassedGate(Part):
-    """What a row that passed says in full."""
-
-    numerics: Annotated[dict[Line, Judged], Field(min_length=1)]
-
-
-class PassedTiming(Part):
-    samples_ms: Annotated[list[Sample], Field(min_length=1)]
+def _needing(of: type[Part], **fields: Any) -> type[Any]:
+    """The model with fields that must be there."""
+    needed: dict[str, Any] = {name: (kind, ...) for name, kind in fields.items()}
+    return create_model(of.__name__, __base__=of, **needed)
 
 
-class CuptiDetails(Part):
-    cupti_ms: Positive
-    events_ms: Positive
-    gap_ms: float
-    difference: float
+_MADE = _needing(
+    Row, on=Literal["gpu", "cpu"], operator=Name, experiment=Name, environment=Line, time=str, backend=Backend
+)
+_OF_PROBLEM = _needing(_MADE, problem=Any)
+_TIMED = _needing(_OF_PROBLEM, samples_ms=Annotated[list[Sample], Field(min_length=1)])
+_COUNTERS = _needing(_OF_PROBLEM, technique=Name)
+_CUPTI = _needing(Details, cupti_ms=Positive, events_ms=Positive, gap_ms=float, difference=float)
+_COUNTED = _needing(CounterDetails, metrics=Annotated[dict[Line, float | None], Field(min_length=1)])
 
-
-class PassedCupti(PassedTiming):
-    details: CuptiDetails
-
-
-class PassedCode(Part):
-    code: Code
-
-
-class Metrics(Part):
-    metrics: Annotated[dict[Line, float | None], Field(min_length=1)]
-
-
-class PassedCounters(Part):
-    details: Metrics
-
-
-class PassedMemoryDetails(Part):
-    sites: list[AnySite]
-    totals: Totals
-
-
-class PassedMemory(Part):
-    details: PassedMemoryDetails
+OF: dict[str, type[Part]] = {
+    **dict.fromkeys(("timing", "tune", "cupti", "gate", "code"), _OF_PROBLEM),
+    "environment": _needing(Row, id=Line, details=Environment, time=str),
+    "roof": _needing(_MADE, roof=Name),
+    "proof": _needing(_MADE, technique=Name, proof=Line, details=ProofDetails),
+    "sanitizer": _needing(_OF_PROBLEM, technique=Name, tool=Tool),
+    "counters": create_model("Row", __base__=_COUNTERS, details=(CounterDetails, ABSENT)),
+    "memory": create_model("Row", __base__=_COUNTERS, details=(MemoryDetails, ABSENT)),
+}
+"""results.what -> what such a row says."""
+PASSED: dict[str, type[Part]] = OF | {
+    "timing": _TIMED,
+    "cupti": _needing(_TIMED, details=_CUPTI),
+    "gate": _needing(_OF_PROBLEM, numerics=Annotated[dict[Line, Judged], Field(min_length=1)]),
+    "code": _needing(_OF_PROBLEM, code=Code),
+    "counters": _needing(_COUNTERS, details=_COUNTED),
+    "memory": _needing(_COUNTERS, details=_needing(MemoryDetails, sites=list[AnySite], totals=Totals)),
+}
+"""The same of rows that passed."""

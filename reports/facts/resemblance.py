@@ -10,6 +10,7 @@ from typing import Any
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.rows import fastest, reading
+from harness.rows.frame import table
 
 Row = Mapping[str, Any]
 
@@ -132,7 +133,7 @@ def _next(
     for done in todo:
         for child in (other for other in techniques.TECHNIQUES if techniques.parent(other) == done):
             (todo if has(child) else lacking).append(child)
-    order = [name for name, _ in fastest.of_rows(recorded, reading.problem_of(row))]
+    order = [name for name, _ in fastest.of_table(table("timing", recorded), reading.problem_of(row))]
     ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))
     return ranked[0] if ranked else None
 

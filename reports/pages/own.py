@@ -10,6 +10,7 @@ from typing import Any
 from harness.catalog import own
 from harness.operators.protocol import Problem
 from harness.rows import fastest, reading, results
+from harness.rows.frame import table
 from reports.data.names import label, title
 from reports.facts import resemblance
 
@@ -78,7 +79,7 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
             timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
     there = [row for row in recorded if row.get("problem") == problem.to_dict() and results.what(row) == "timing"]
     ladder: dict[tuple[str, str], Row] = {}
-    for name, backend in fastest.of_rows(there, problem) if timed else ():
+    for name, backend in fastest.of_table(table("timing", there), problem) if timed else ():
         rung = (name, backend, "passed")
         passed = [row for row in there if (row.get("technique"), row["backend"], row["status"]) == rung]
         if (name, backend) not in timed:

@@ -23,6 +23,7 @@ from harness.measure.worker import Deadlines, Worker, places
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
+from harness.rows.frame import table
 from tests.support import own_kernels, own_triton
 from tests.support.here import Here
 from tests.support.places import place
@@ -493,9 +494,9 @@ def test_the_best_rungs_are_those_of_the_nearest_recorded_problem() -> None:
         *(row("scalar", "cuda", near, 0.1, "wrong"), row("scalar", "cuda", far, 0.1)),
         row("wgmma", "cuda", replace(near, causal=True), 0.1),
     ]
-    found = fastest.of_rows(rows, Problem.square(4, 16, 6000, 128))
+    found = fastest.of_table(table("timing", rows), Problem.square(4, 16, 6000, 128))
     assert found == [("flagship", "cuda"), ("pingpong", "triton")]
-    assert fastest.of_rows(rows, Problem.square(4, 16, 4096, 256)) == []
+    assert fastest.of_table(table("timing", rows), Problem.square(4, 16, 4096, 256)) == []
 
 
 @pytest.mark.slow
