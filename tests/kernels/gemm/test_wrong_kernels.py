@@ -6,21 +6,16 @@ before it is timed; for errors that are numbers alone it must be the gate.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
-from harness import operators
-from harness.catalog import techniques
 from harness.measure import gate
 from harness.operators.gemm.problem import Problem
 from tests.support.cpu_run import copied
+from tests.support.products import Named, launcher, library
 
 pytestmark = pytest.mark.spread
 
@@ -156,34 +151,12 @@ WRONG = (
 )
 
 
-class Named(Exception):
-    """A diagnosis of the CPU runtime."""
-
-
-def launcher(library: Library) -> Callable[[Any, Any], None]:
-    """Launches with all checks, every tensor watched; raises Named."""
-
-    def launch(tensors: Any, scalars: Any) -> None:
-        library.configure()
-        for name, tensor in tensors.items():
-            library.watch(
-                name, tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride(), written=name == "c"
-            )
-        code = library.launch(ctypes.byref(operators.get("gemm").structure(tensors, scalars, None)), None)
-        library.forget()
-        if said := library.diagnosis():
-            raise Named(said)
-        assert code == 0
-
-    return launch
-
-
-def caught(library: Library, problem: Problem) -> set[str]:
+def caught(loaded: Library, problem: Problem) -> set[str]:
     """The names by which a kernel is caught, launched on the tensors of two gates in turn; none for a right one."""
     for _ in range(2):
         try:
             verdict = gate.gate(
-                launcher(library),
+                launcher(loaded, problem),
                 problem,
                 distributions=("normal", "cancellation"),
                 device="cpu",
@@ -197,12 +170,6 @@ def caught(library: Library, problem: Problem) -> set[str]:
     return set()
 
 
-def library_of(wrong: Wrong, root: Path) -> Library:
-    technique, problem = techniques.get(f"gemm/{wrong.technique}"), Problem.parse(f"gemm-{wrong.problem}")
-    constants = operators.get("gemm").defines(problem, techniques.reference_tile(technique, 0), constant_strides=False)
-    return Library(cpu_build.build(root / f"{technique.path}.cu", constants, root=root))
-
-
 @pytest.mark.parametrize("wrong", [pytest.param(one, id=one.name) for one in WRONG])
 def test_a_wrong_kernel_is_caught(wrong: Wrong, tmp_path: Path) -> None:
     problem = Problem.parse(f"gemm-{wrong.problem}")
@@ -211,12 +178,10 @@ def test_a_wrong_kernel_is_caught(wrong: Wrong, tmp_path: Path) -> None:
     text = file.read_text()
     assert text.count(wrong.right) == 1, "the edit no longer fits"
     file.write_text(text.replace(wrong.right, wrong.wrong))
-    assert wrong.caught in caught(library_of(wrong, root), problem)
+    assert wrong.caught in caught(library(wrong.technique, problem, root), problem)
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"), sorted({(wrong.technique, wrong.problem) for wrong in WRONG}), ids=lambda word: str(word)
-)
+@pytest.mark.parametrize(("name", "slug"), sorted({(wrong.technique, wrong.problem) for wrong in WRONG}), ids=str)
 def test_the_kernels_as_they_are_pass(name: str, slug: str) -> None:
-    wrong = next(one for one in WRONG if (one.technique, one.problem) == (name, slug))
-    assert caught(library_of(wrong, cpu_build.HERE), Problem.parse(f"gemm-{slug}")) == set()
+    problem = Problem.parse(f"gemm-{slug}")
+    assert caught(library(name, problem), problem) == set()

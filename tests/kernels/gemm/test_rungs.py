@@ -1,0 +1,92 @@
+"""Every rung of the matrix products is right on a CPU in both languages, and compiles to its instructions without
+spills."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from harness import build, operators
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
+from harness.catalog.entries import Technique
+from harness.inspection import survey
+from harness.measure import gate
+from harness.operators.gemm.problem import Problem
+from harness.setup import doctor
+from tests.support import children
+from tests.support.products import launcher, library
+
+pytestmark = pytest.mark.spread
+
+RUNGS = operators.get("gemm").techniques
+WHOLE = Problem(128, 256, 448, "fp16")
+"""Seven steps of the main loop: a ring of five buffers wraps."""
+SEVERAL = Problem(384, 256, 64, "fp16", "gelu", "fp32")
+"""Several tiles, fewer rows of them than a group of the grid order has."""
+RAGGED = Problem(200, 264, 136, "bf16", "bias")
+ONE_STEP = Problem(1, 264, 8, "fp16")
+IN_TURN = (0, 3)
+"""Seeds of the scheduler."""
+SLOW = ("scalar",)
+"""Rungs of which the interpreter does a small problem alone."""
+
+
+def case(technique: Technique, backend: str, problem: Problem) -> Case:
+    tile = techniques.reference_tile(technique, problem.tile_key)
+    return Case("tests", f"gemm/{technique.name}", backend, problem, tile)
+
+
+def programs(backend: str) -> list[Technique]:
+    """Rungs that are no other rung's program."""
+    return [one for one in RUNGS if sources.same_program(one.path, backend) is None]
+
+
+@pytest.mark.parametrize("technique", RUNGS, ids=lambda rung: rung.name)
+def test_a_cuda_twin_is_right_on_a_cpu(technique: Technique) -> None:
+    for problem in (WHOLE, SEVERAL, *((RAGGED, ONE_STEP) if technique.general else ())):
+        loaded = library(technique.name, problem)
+        for seed in IN_TURN:
+            options: dict[str, Any] = {"distributions": ("cancellation",), "device": "cpu", "repeats": 1}
+            found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, **options)
+            assert found.passed, (problem.slug, seed, found.reason)
+
+
+def in_interpreter(name: str, problem: Problem) -> tuple[bool, str | None]:
+    """Runs in a process with TRITON_INTERPRET."""
+    loaded = build.load(case(techniques.get(f"gemm/{name}"), "triton", problem), on="cpu")
+    found = gate.gate(loaded.launch, problem, distributions=("cancellation",), device="cpu", repeats=1, padded=True)
+    return found.passed, found.reason
+
+
+@pytest.mark.parametrize("technique", programs("triton"), ids=lambda rung: rung.name)
+def test_a_triton_twin_is_right_in_the_interpreter(technique: Technique) -> None:
+    ragged = Problem(72, 136, 200, "fp16", "bias")
+    problems = (SEVERAL, *((ragged, ONE_STEP) if technique.general else ()))
+    for problem in (ONE_STEP, Problem(40, 48, 64, "fp16")) if technique.name in SLOW else problems:
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        assert children.call(in_interpreter, technique.name, problem, environment=environment) == (True, None)
+
+
+CELLS = [
+    (technique, backend, arch)
+    for backend in ("cuda", "triton")
+    for technique in programs(backend)
+    for ladder in operators.get("gemm").ladders
+    if ladder.name == technique.ladder
+    for arch in ladder.archs
+]
+
+
+@pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
+@pytest.mark.parametrize(
+    ("technique", "backend", "arch"), CELLS, ids=lambda word: word.name if isinstance(word, Technique) else word
+)
+def test_it_compiles_to_its_instruction_without_spills(technique: Technique, backend: str, arch: str) -> None:
+    cell = case(technique, backend, Problem.square(4096))
+    found = children.call(survey.inspect_one, cell, arch, "bundled", environment=build.environment_of(cell))
+    assert found["status"] == "passed", found["reason"]
+    assert found["mma"] == technique.mma
+    assert found["code"]["spill_bytes"] == 0

@@ -1,0 +1,183 @@
+"""The operator of matrix products: its problems, what its comparison accepts, what its checks refuse."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness import operators
+from harness.catalog import techniques
+from harness.catalog.entries import Tile
+from harness.operators.gemm.problem import Problem
+
+GEMM = operators.get("gemm")
+
+
+@pytest.mark.parametrize(
+    "slug",
+    [
+        "gemm-m4096-n4096-k4096-bf16",
+        "gemm-m1-n264-k8-fp16-bias",
+        "gemm-m16-n8-k8-fp16-gelu-fp32",
+        "gemm-m8-n8-k8-bf16-fp32",
+    ],
+)
+def test_a_slug_names_a_problem(slug: str) -> None:
+    assert operators.parse(slug).slug == slug
+    assert Problem.from_dict(Problem.parse(slug).to_dict()).slug == slug
+
+
+@pytest.mark.parametrize(
+    ("slug", "words"),
+    [
+        ("gemm-m16-n16-k16", "expected a slug such as gemm-m4096-n4096-k4096-bf16"),
+        ("gemm-m16-n16-k12-bf16", "problem.k: got 12, expected a multiple of 8"),
+        ("gemm-m0-n16-k16-bf16", "problem.m: got 0, expected a positive integer"),
+    ],
+)
+def test_a_slug_that_is_none_is_refused_with_what_is_wrong(slug: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        operators.parse(slug)
+
+
+@pytest.mark.parametrize("size", [1024, 2048, 3072, 4096, 8192])
+def test_flops_bytes_and_cells(size: int) -> None:
+    problem = Problem.square(size)
+    assert (problem.flops, problem.bytes) == (2 * size**3, 6 * size**2)
+    assert problem.cells[1] == ("one_wave" if size <= 2048 else "many_waves")
+    assert Problem(16, size, size).cells[1] == "few_rows"
+
+
+def parts(count: int, dtype: torch.dtype, drop: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
+    """A sum over k in so many parts, each rounded to `dtype`, without the last `drop` products."""
+
+    def multiply(a: Tensor, b: Tensor) -> Tensor:
+        k = a.shape[1] - drop
+        total = torch.zeros(len(a), len(b))
+        for place in torch.arange(k).tensor_split(count):
+            total = (total + (a[:, place].float() @ b[:, place].float().T).to(dtype).float()).to(dtype).float()
+        return total
+
+    return multiply
+
+
+RIGHT = {"one sum in fp32": parts(1, torch.float32), "sixteen sums in fp32": parts(16, torch.float32)}
+WRONG = {
+    "four sums in bf16": (parts(4, torch.bfloat16), "max_error"),
+    "four sums in fp16": (parts(4, torch.float16), "max_error"),
+    "the last 8 of k dropped": (parts(1, torch.float32, 8), "max_error"),
+    "the last of k dropped": (parts(1, torch.float32, 1), "max_error"),
+    "zeros": (lambda a, b: torch.zeros(len(a), len(b)), "max_error"),
+    "NaN": (lambda a, b: torch.full((len(a), len(b)), math.nan), "finite"),
+    "one element of 4096 an ulp off": (
+        lambda a, b: parts(1, torch.float32)(a, b) * (1 + 2.0**-7 * torch.eye(len(a), len(b)).cumprod(0)),
+        "max_error",
+    ),
+}
+PROBLEMS = [Problem(64, 64, 8192, dtype, "plain", out) for dtype in ("fp16", "bf16") for out in ("same", "fp32")]
+
+
+@cache
+def expect(problem: Problem, distribution: str) -> Any:
+    return GEMM.exact(problem, GEMM.inputs(problem, distribution, 0, "cpu"))
+
+
+def verdict(
+    multiply: Callable[[Tensor, Tensor], Tensor], problem: Problem, distribution: str
+) -> tuple[bool, str | None]:
+    expected = expect(problem, distribution)
+    sample = expected.sample
+    dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+    c = multiply(sample.tensors["a"], sample.tensors["b"]).to(dtypes[problem.c_dtype])
+    found = GEMM.compare({"c": c}, expected)
+    return found.passed, found.check
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("distribution", GEMM.distributions)
+@pytest.mark.parametrize("name", RIGHT)
+def test_sums_in_fp32_pass(name: str, distribution: str, problem: Problem) -> None:
+    assert verdict(RIGHT[name], problem, distribution) == (True, None)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_product_is_caught_by_one_of_the_distributions(name: str, problem: Problem) -> None:
+    multiply, check = WRONG[name]
+    found = [verdict(multiply, problem, distribution) for distribution in GEMM.distributions]
+    assert (False, check) in found
+
+
+def test_bf16_in_fp16_is_found_out() -> None:
+    def multiply(a: Tensor, b: Tensor) -> Tensor:
+        return a.half().float() @ b.half().float().T
+
+    assert verdict(multiply, Problem(64, 64, 128), "outliers")[0] is False
+
+
+def tensors(problem: Problem) -> dict[str, Tensor]:
+    sample = GEMM.inputs(problem, "normal", 0, "cpu")
+    return {**sample.tensors, "c": torch.empty(problem.m, problem.n, dtype=sample.tensors["a"].dtype)}
+
+
+SMALL = Problem(16, 24, 32, "fp16")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda t: t.pop("b"), ValueError, "tensors: got a, c, expected a, b, c"),
+        (lambda t: t.update(a=t["a"].bfloat16()), TypeError, "a.dtype: got torch.bfloat16, expected torch.float16"),
+        (lambda t: t.update(b=t["b"][:16]), ValueError, r"b.shape: got \(16, 32\), expected \(24, 32\)"),
+        (lambda t: t.update(a=t["a"].T.contiguous().T), ValueError, r"a.stride\(-1\): got 16, expected 1"),
+        (
+            lambda t: t.update(c=t["a"].new_empty(16, 27)[:, :24]),
+            ValueError,
+            r"c.stride\(0\): got 27, expected a multi",
+        ),
+        (lambda t: t.update(a=t["a"].new_empty(16, 41)[:, 1:33]), ValueError, r"a.stride\(0\): got 41"),
+        (lambda t: t.update(b=t["b"].requires_grad_()), ValueError, "b.requires_grad: got True"),
+        (lambda t: t.update(c=t["a"].flatten()[:384].view(16, 24)), ValueError, "c: got memory that overlaps a"),
+        (lambda t: t.update(a="a"), TypeError, "a: got str, expected a torch.Tensor"),
+    ],
+)
+def test_bad_input_is_refused_by_name(
+    change: Callable[[dict[str, Tensor]], object], error: type[Exception], words: str
+) -> None:
+    given = tensors(SMALL)
+    GEMM.validate(SMALL, given, {})
+    change(given)
+    with pytest.raises(error, match=words):
+        GEMM.validate(SMALL, given, {})
+
+
+def test_a_gpu_without_the_instructions_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"GPU: got compute capability 8.0, expected one of 9.x for tma_swizzle"):
+        GEMM.validate(SMALL, tensors(SMALL), {}, technique=techniques.get("gemm/tma_swizzle"), capability=(8, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "tile", "reason"),
+    [
+        ("l2_grid_order", Tile(128, 128, 3, 8), None),
+        ("l2_grid_order", Tile(128, 192, 3, 8), None),
+        ("l2_grid_order", Tile(128, 128, 1, 8), "stages must be 2 or more"),
+        ("l2_grid_order", Tile(128, 128, 3, 8, (("block_k", 32),)), "block_k must be 64"),
+        ("xor_swizzle", Tile(128, 128, 3, 8), "stages must be 1"),
+        ("two_consumers", Tile(128, 192, 4, 8), None),
+        ("two_consumers", Tile(128, 256, 5, 8), "shared memory"),
+        ("two_consumers", Tile(256, 256, 2, 8), "block_m \\* block_n at most 4096"),
+        ("register_tiled", Tile(64, 64, 1, 8, (("block_k", 16),)), "8 x 8 elements"),
+    ],
+)
+def test_a_tile_is_declined_with_its_reason(name: str, tile: Tile, reason: str | None) -> None:
+    found = techniques.unsupported(techniques.get(f"gemm/{name}"), "cuda", Problem.square(1536), tile)
+    assert (found is None) == (reason is None)
+    assert reason is None or re.search(reason, str(found)), found
