@@ -26,7 +26,7 @@ from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
-from reports.data.names import cell_title, label, page_of, score_title, title
+from reports.data.names import anchor, cell_title, label, page_of, score_title, title
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -236,6 +236,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "slug": reading.slug,
         "problem": reading.problem_of,
         "plain": plain,
+        "anchor": anchor,
     }
     return made
 

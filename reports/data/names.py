@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from harness import operators
@@ -59,11 +60,15 @@ def title(technique: str) -> str:
 
 
 def theme(technique: Technique) -> str:
-    """The theme of a technique; of one without a theme what its ladder is about."""
-    of_operator = operators.get(technique.operator).themes.items()
-    return next(
-        (theme for theme, names in of_operator if technique.name in names), techniques.ladder_of(technique).title
-    )
+    """The heading below which a technique is listed: its theme, or where it has none, operator and ladder."""
+    operator = operators.get(technique.operator)
+    ladder = f"{operator.title}: {techniques.ladder_of(technique).title}"
+    return next((theme for theme, names in operator.themes.items() if technique.name in names), ladder)
+
+
+def anchor(heading: str) -> str:
+    """The id of a heading: tensor-cores."""
+    return "-".join(re.findall(r"[a-z0-9]+", heading.lower()))
 
 
 def page_of(technique: Technique) -> str:

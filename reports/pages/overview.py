@@ -15,7 +15,7 @@ from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
 from harness.rows import reading, stats
 from reports.data.dataset import Dataset, Row, grouped
-from reports.data.names import LANGUAGES, page_of, themes
+from reports.data.names import LANGUAGES, page_of, theme, themes, title
 from reports.facts import history, matrix
 from reports.facts.expressibility import LONG, Known, Said
 from reports.facts.gains import gains
@@ -37,22 +37,17 @@ COMMANDS = {
 """What those ask that are commands and have no file in experiments/."""
 
 
-def ideas() -> dict[str, str]:
-    """Every technique that has a cell in a matrix or a page -> what it is."""
-    return {**{one.name: one.change for one in rungs()}, **proofs.techniques_of_matrix(), **proofs.ASKED}
-
-
 def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Every technique by theme: its idea, what each language can say, what it buys in each. `compiled`: proofs."""
     known = rows[operators.FIRST].known
-    every = ideas()
-    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in (*themes(), OTHERS)}
-    where = {name: theme for theme, titles in themes().items() for name in titles}
-    for name, idea in every.items():
-        having: list[Technique | None] = [one for one in rungs() if one.name == name] or [None]
-        for rung in having:
-            if rung or any((name, language) in known for language in LANGUAGES):
-                lines[where.get(name, OTHERS)].append(_line(rows, known, name, idea, rung))
+    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in themes()}
+    for rung in rungs():
+        lines.setdefault(theme(rung), []).append(_line(known, techniques.shown(rung), rung.change, rung, rows))
+    where = {name: heading for heading, titles in themes().items() for name in titles}
+    on_ladders = {techniques.shown(rung) for rung in rungs()}
+    for name, idea in proofs.techniques_of_matrix().items():
+        if name not in on_ladders and any((name, language) in known for language in LANGUAGES):
+            lines.setdefault(where.get(name, OTHERS), []).append(_line(known, name, idea))
     return {
         "themes": {name: some for name, some in lines.items() if some},
         "languages": LANGUAGES,
@@ -65,11 +60,14 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
     }
 
 
-def _line(rows: Mapping[str, Rows], known: Known, name: str, idea: str, rung: Technique | None) -> dict[str, Any]:
-    data = rows[rung.operator].main if rung else None
+def _line(
+    known: Known, name: str, idea: str, rung: Technique | None = None, rows: Mapping[str, Rows] | None = None
+) -> dict[str, Any]:
+    data = rows[rung.operator].main if rung and rows else None
     found = gains(data, techniques.experiment_of(rung), rung) if rung and data and data.raw else None
     return {
         "name": name,
+        "title": title(rung.name if rung else name),
         "idea": idea,
         "path": page_of(rung) if rung else None,
         "said": matrix.said_of(name, known),
@@ -90,7 +88,7 @@ def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
     data = rows[rung.operator if rung else operators.FIRST].main
     return {
         "name": name,
-        "idea": ideas().get(name, ""),
+        "idea": rung.change if rung else (proofs.techniques_of_matrix() | proofs.ASKED).get(name, ""),
         "path": page_of(rung) if rung else None,
         "languages": languages,
         "said": matrix.said_of(name, known, languages),

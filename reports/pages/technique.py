@@ -72,8 +72,9 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     return {
         "technique": which,
         "theme": theme(which),
+        "row_id": techniques.shown(which).replace("/", "-"),
         "ptx": links.ptx(which),
-        "said": matrix.said_of(which.name, rows.known),
+        "said": matrix.said_of(techniques.shown(which), rows.known),
         "languages": LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},

@@ -137,11 +137,11 @@ class Page(HTMLParser):
 
 
 def test_the_site_has_its_kinds_of_pages(pages: dict[str, str]) -> None:
-    own = {name for name in pages if name.startswith(("findings", "learn", "proof/"))}
+    own = {name for name in pages if name.startswith(("findings", "learn", "proof/", "gap/"))}
     expected = {name for name in build.MENU if not name.startswith(("findings", "learn"))}
     expected |= {"evidence/correctness.html", "regressions.html"}
-    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "reading")}
-    expected |= {f"technique/{technique.name}.html" for technique in TECHNIQUES}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "judging", "reading")}
+    expected |= {build.page_of(technique) for technique in techniques.rungs()}
     expected |= {f"article/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - own == expected
     for name in ("ladder", "sequence_length", "tune", "correctness", "sanitizer", "sanitizer_planted"):
