@@ -111,9 +111,11 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_host_code_is_told_from_device_code(tmp_path: Path, name: str) -> None:
     backend, file, edit, same = EDITS[name]
-    for room in ("cuda_kernels", "triton_kernels"):
-        shutil.copytree(CHECKOUT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "cpu"))
     path = techniques.get("persistent").path
+    for each in (CHECKOUT / file, *sources.files(backend, path)):
+        copy = tmp_path / each.relative_to(CHECKOUT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(each, copy)
     before = lock.host_sha256(backend, path, tmp_path)
     text = (tmp_path / file).read_text()
     assert edit(text) != text, "the edit changes something"
