@@ -101,8 +101,7 @@ def show(name: Name) -> None:
         console.print(opening, "", sep="\n", soft_wrap=True)
     with Progress() as progress:
         progress.say("reading recorded rows")
-        timings = of_experiment(measured_by(technique), technique.operator)
-    tables = speeds(technique, timings) if timings is not None else []
+        tables = speeds(technique, of_experiment(measured_by(technique), technique.operator))
     for table in tables:
         console.print(table)
     if not tables:
@@ -130,22 +129,14 @@ def measured_by(technique: Technique) -> str:
     return techniques.experiment_of(technique)
 
 
-def of_experiment(experiment: str, operator: str) -> pandas.DataFrame | None:
-    """Usable timings of an operator's experiment, recorded and fresh; None where there are none."""
-    from harness.rows import frame, results
+def of_experiment(experiment: str, operator: str) -> pandas.DataFrame:
+    """Usable timings of an experiment, recorded and fresh."""
+    from harness.rows import results
+    from harness.rows.frame import frame
 
-    files = [
-        path
-        for room in (RECORDED, RUNS)
-        for path in sorted(room.rglob("*.jsonl*"))
-        if path.parent.name == experiment or re.search(rf"(^|-){experiment}\.jsonl", path.name)
-    ]
-    rows = [row for path in files for row in results.read(path)]
-    if not any(row["kind"] == "timing" for row in rows):
-        return None
-    table = frame.table("timing", rows)
-    mine = table.operator == operator
-    return table[mine & table.usable & (table.purpose == "timing") & (table["mode"] == "burst") & (table.on == "gpu")]
+    timing = frame("timing", root=RECORDED, runs=results.fresh_runs(RUNS), operator=operator)
+    timed = timing[(timing.experiment == experiment) & (timing.purpose == "timing") & (timing["mode"] == "burst")]
+    return timed[timed.usable & (timed.on == "gpu")]
 
 
 def speeds(technique: Technique, timings: pandas.DataFrame) -> list[Table]:
