@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.promises import FASTEST, Promise
-from harness.rows import gap, stats
+from harness.rows import ledger, stats
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 SCHEMA = 3
 """Version of what `scorecard` returns."""
 GAP_EXPLAINED = "gap_explained"
-"""The entry that is no ratio: the share of a gap that has a cause (rows/gap.py)."""
+"""The entry that is no ratio: the share of a gap that has a cause (rows/ledger.py)."""
 ALL_BOARDS = "all boards"
 AMONG_THE_BEST = 0.95
 """A final group counts if its kernels reach this share of the fastest with the same instructions: other runs and boards
@@ -66,7 +66,7 @@ def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
             runs = promise.ladder and major in techniques.LADDERS[promise.ladder].capabilities
             if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
                 entries.append(_entry(promise, gpu, here, timings, doubts))
-        ledgers = gap.ledgers(timing[timing.gpu == gpu], timings=timings)
+        ledgers = ledger.ledgers(timing[timing.gpu == gpu], timings=timings)
         for prices in (operator.prices() for operator in operators.every() if operator.prices):
             if major in techniques.LADDERS[prices.LADDER].capabilities:
                 mine = [one for one in ledgers if one.prices is prices]
@@ -171,7 +171,7 @@ def _together(cells: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _gap_explained(gpu: str, prices: Any, found: list[gap.Ledger], doubts: Doubts) -> dict[str, Any]:
+def _gap_explained(gpu: str, prices: Any, found: list[ledger.Ledger], doubts: Doubts) -> dict[str, Any]:
     """How much of the gap has a cause, on each problem that was timed."""
     cells = [_explained(one) for one in found]
     headline = next((cell for cell in cells if cell["problem"] == prices.HEADLINE.slug), {"reason": "not timed"})
@@ -198,7 +198,7 @@ def _gap_explained(gpu: str, prices: Any, found: list[gap.Ledger], doubts: Doubt
     }
 
 
-def _explained(one: gap.Ledger) -> dict[str, Any]:
+def _explained(one: ledger.Ledger) -> dict[str, Any]:
     if one.explained is None:
         why = "; ".join(f"{kernel}: {reason}" for kernel, reason in one.refused.items())
         return {"problem": one.problem.slug, "reason": why or "no group timed both ends"}

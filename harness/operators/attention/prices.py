@@ -1,7 +1,7 @@
 """What each term of the gap is measured by on one problem: weights of kernels, from what was timed there.
 
 The price of a term is the mean of two gains, in logarithms: the flagship over the flagship without the technique, and
-one rung of the ladder over the rung before it; or the one of them that was timed. Standard library only; rows/gap.py
+one rung of the ladder over the rung before it; or the one of them that was timed. Standard library only; rows/ledger.py
 adds up.
 """
 

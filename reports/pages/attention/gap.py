@@ -11,7 +11,7 @@ from markupsafe import Markup
 from harness.catalog import experiments
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT, GOAL, HEADLINE
-from harness.rows.gap import Ledger, percent
+from harness.rows.ledger import Ledger, percent
 from reports.data.dataset import Dataset
 from reports.pages import downloads, prose
 from reports.pages.attention import gap_waterfall, ledger

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON
-from harness.rows.gap import Ledger, Line, percent
+from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
 from reports.pages.attention.ledger import minus

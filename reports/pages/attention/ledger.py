@@ -8,8 +8,7 @@ from functools import cache
 
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import FLAGSHIP, GLUON, THEIRS, TLX, TRITON, Term
-from harness.rows import gap
-from harness.rows.gap import Ledger, Line, percent
+from harness.rows.ledger import Ledger, Line, ledgers, percent
 from harness.rows.stats import Estimate
 from reports.data.dataset import Dataset
 
@@ -27,7 +26,7 @@ def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
 @cache
 def _found(datasets: tuple[Dataset, ...]) -> tuple[Dataset | None, list[Ledger]]:
     for data in datasets:
-        if any(data.timings()) and (made := gap.ledgers(data.table("timing"), data.table("code"), data.table("gate"))):
+        if any(data.timings()) and (made := ledgers(data.table("timing"), data.table("code"), data.table("gate"))):
             return data, made
     return None, []
 

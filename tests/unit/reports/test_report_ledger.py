@@ -10,7 +10,7 @@ from markupsafe import escape
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.gap import CAUSES, GLUON, TERMS, TLX, TRITON, WAYS, Term
-from harness.rows.gap import Ledger
+from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset
 from reports.draw.style import BAD
 from reports.facts.expressibility import Said

@@ -1,4 +1,4 @@
-"""harness/rows/gap.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
+"""harness/rows/ledger.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from harness.catalog.entries import Tile
 from harness.operators.attention import gap as catalog
 from harness.operators.attention.problem import Problem
-from harness.rows import gap, stats
+from harness.rows import ledger, stats
 from harness.rows.frame import frame
-from harness.rows.gap import Ledger, Line
+from harness.rows.ledger import Ledger, Line
 from tests.support import ledger_rows as made
 from tests.support.tables import tables
 
@@ -24,7 +24,7 @@ PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) f
 
 def of(rows: list[made.Row]) -> Ledger:
     timing, gate, code = tables(rows, made.hashes())
-    (found,) = gap.ledgers(timing, code, gate)
+    (found,) = ledger.ledgers(timing, code, gate)
     return found
 
 
@@ -196,8 +196,8 @@ def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
 
 def test_without_rows_there_is_no_ledger() -> None:
     timing, _, code = tables([], made.hashes())
-    assert gap.ledgers(timing, code) == []
-    assert gap.percent(math.log(1.25)) == pytest.approx(25)
+    assert ledger.ledgers(timing, code) == []
+    assert ledger.percent(math.log(1.25)) == pytest.approx(25)
 
 
 @pytest.mark.parametrize("start", [catalog.GLUON, catalog.TLX])
@@ -264,7 +264,7 @@ def test_maxima_of_integers_gain_less_in_core_triton() -> None:
     timing = timing[timing.gpu == "NVIDIA H200"]
     timings = stats.Timings(timing)
     checked = 0
-    for found in gap.ledgers(timing, timings=timings):
+    for found in ledger.ledgers(timing, timings=timings):
         if found.problem.head_dim == 64:
             continue
         price = line(found, "integer_max").size
