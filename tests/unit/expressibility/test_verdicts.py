@@ -63,12 +63,6 @@ def test_every_claim_agrees_with_its_proofs() -> None:
     assert verdicts.problems([*CLAIMS, *OF_RIVALS]) == []
 
 
-def test_every_program_has_a_file() -> None:
-    for claim in (*CLAIMS, *OF_RIVALS):
-        for proof in claim.proofs:
-            verdicts.source_sha256(proof)
-
-
 def claim(technique: str, dialect: str, version: str) -> Claim:
     return next(
         each for each in (*CLAIMS, *OF_RIVALS) if each.cell == (technique, dialect) and version in each.holds_for
