@@ -176,16 +176,7 @@ class CubinVariant(Variant):
         programs = (x, *others)
         with self._named():
             values = self._values(tensors, scalars, workspace)
-            launch = cuda_driver.Launch(
-                self.function,
-                [_argument(kind, values[name]) for name, kind in about["parameters"]],
-                grid=programs,
-                threads=about["threads"],
-                shared=about["shared"],
-                blocks=about["blocks"],
-                cooperative=about["cooperative"],
-                programmatic=about["programmatic"],
-            )
+            launch = launch_of(self.function, about, values, programs)
 
         outputs = self.outputs(tensors)
 
@@ -215,18 +206,7 @@ class CubinVariant(Variant):
         rows = {name.removesuffix("_desc"): "rows" for name in maps}
         for name, descriptor in self.specialization.describe({**given, "rows": 1}, rows).items():
             if name in maps:
-                sizes, strides = list(descriptor.shape), list(descriptor.strides)
-                values[name] = cuda_driver.tensor_map(
-                    descriptor.base.data_ptr(),
-                    sizes,
-                    strides,
-                    maps[name]["block_size"],
-                    kind=KIND_OF_ELEMENT.get(maps[name]["elem_type"], maps[name]["elem_type"]),
-                    bytes=maps[name]["elem_size"],
-                    swizzle=maps[name]["swizzle"],
-                )
-                for what, numbers in (("shape", sizes), ("strides", strides)):
-                    values |= {f"{name}.{what}.{dim}": number for dim, number in enumerate(numbers)}
+                values |= described(name, descriptor, maps[name])
         for name, constant in self.about["constants"].items():
             if name in values and values[name] != constant:
                 raise ValueError(f"{name}: got {values[name]}, expected {constant} as compiled for; load that problem")
@@ -244,6 +224,41 @@ class CubinVariant(Variant):
             yield
         except LaunchError as error:
             raise LaunchError(f"{self.case}: {error}", error.code) from None
+
+
+def described(name: str, descriptor: Any, tensor_map: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a descriptor becomes, by name: a tensor map, sizes and strides. `tensor_map`: what a cubin
+    knows of it."""
+    sizes, strides = list(descriptor.shape), list(descriptor.strides)
+    encoded = cuda_driver.tensor_map(
+        descriptor.base.data_ptr(),
+        sizes,
+        strides,
+        tensor_map["block_size"],
+        kind=KIND_OF_ELEMENT.get(tensor_map["elem_type"], tensor_map["elem_type"]),
+        bytes=tensor_map["elem_size"],
+        swizzle=tensor_map["swizzle"],
+    )
+    values = {name: encoded}
+    for what, numbers in (("shape", sizes), ("strides", strides)):
+        values |= {f"{name}.{what}.{dim}": number for dim, number in enumerate(numbers)}
+    return values
+
+
+def launch_of(
+    function: ctypes.c_void_p, about: Mapping[str, Any], values: Mapping[str, Any], programs: tuple[int, ...]
+) -> cuda_driver.Launch:
+    """A launch of a cubin's kernel with these values, by name (`about`: what cubin_child.launch says of it)."""
+    return cuda_driver.Launch(
+        function,
+        [_argument(kind, _plain(values[name])) for name, kind in about["parameters"]],
+        grid=programs,
+        threads=about["threads"],
+        shared=about["shared"],
+        blocks=about["blocks"],
+        cooperative=about["cooperative"],
+        programmatic=about["programmatic"],
+    )
 
 
 def _first(tensors: Tensors) -> Tensor:

@@ -80,8 +80,8 @@ def versions(
     A file of your own has a function run() that makes its arguments and launches its kernels. Without a GPU nothing is
     launched: tensors have shapes and no memory. Kernels of the ladders are named as in `list`.
 
-    Each Triton that is not here is downloaded into build/triton. Kernels of the ladders that changed are timed if there
-    is a GPU, by cubins of both versions in turn.
+    Each Triton that is not here is downloaded into build/triton. What changed is timed if there is a GPU of
+    that architecture, by cubins of all versions in turn.
     """
     from harness.expressibility import versions as compiling
 
@@ -121,7 +121,11 @@ def versions(
     else:
         show(differences, ended, found[0])
     changed = [name for name, by_version in differences.items() if any(not one.is_same for one in by_version.values())]
-    time([twin for twin in twins if twin.label in changed], found, as_json)
+    if changed and not as_json and gpu_is_here():
+        if files:
+            time_file(file, {name: compiled[name] for name in changed})
+        else:
+            time_twins([twin for twin in twins if twin.label in changed], found)
     if not compiled or all(all(one.failed) for by_version in differences.values() for one in by_version.values()):
         raise typer.Exit(1)
     raise typer.Exit(CHANGED if changed else bool(ended))
@@ -264,10 +268,31 @@ def explained(one: Difference, first: str, version: str) -> list[Any]:
     return shown
 
 
-def time(twins: Sequence[Twin], found: Sequence[str], as_json: bool) -> None:
-    """Times kernels of the ladders that changed, those of all versions in one group; nothing without a GPU."""
-    if not twins or as_json or not gpu_is_here():
+def time_file(file: File, changed: Compiled) -> None:
+    """Times the programs of a file that changed, those of all versions in one group, from cubins."""
+    from harness.measure import launches
+
+    if file.signature is not None:
+        console.print("not timed: a signature has no arguments; give the file a run()")
         return
+    made = {
+        name: {version: {each: texts[each] for each in ("launch", "cubin")} for version, texts in by_version.items()}
+        for name, by_version in changed.items()
+        if all("cubin" in texts for texts in by_version.values())
+    }
+    try:
+        times = launches.run(file.path, made)
+    except RuntimeError as error:
+        console.print(Text(f"not timed: {error}", "red"), soft_wrap=True)
+        return
+    table = Table("ms", *(Column(version, justify="right") for version in next(iter(changed.values()))))
+    for name, by_version in times.items():
+        table.add_row(name, *(one if isinstance(one, str) else f"{one:.4f}" for one in by_version.values()))
+    console.print(table)
+
+
+def time_twins(twins: Sequence[Twin], found: Sequence[str]) -> None:
+    """Times kernels of the ladders that changed, those of all versions in one group, from cubins."""
     if unknown := [version for version in found if version not in techniques.RELEASES]:
         console.print(f"not timed: no series is of triton {' and '.join(unknown)}")
         return

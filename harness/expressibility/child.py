@@ -3,15 +3,13 @@
     python child.py REQUEST ANSWER
 
 REQUEST is a JSON file: {"file", "forms"} for a probe, {"root", "twins", "forms"} for kernels of the ladders, where
-"twins" has {"module", "problem", "tile", "arch"} for each form. `build(form)` of a probe gives Triton's compiled
-kernel; a rival's gives {"ptx", "cubin"}. {"run", "kernel", "signature", "options", "arch"} is a file of the user's: its
-programs are those that its `run()` launches, or the one of a signature, and the last form is RUN. ANSWER gets one JSON
-line a form, as soon as it is there: an MLIR assertion ends the process. Before each form, a line with its name goes to
-stderr, which tells what the compiler said of which form. Standard library and Triton only; torch where a file has it.
+"twins" has {"module", "problem", "tile", "arch"} for each form, and {"root", "run", ...} for a file of the user's, with
+what harness.build.launches.take takes. `build(form)` of a probe gives Triton's compiled kernel; a rival's gives {"ptx",
+"cubin"}. The programs of a file are those that its `run()` launches; its last form is RUN. ANSWER gets one JSON line a
+form, as soon as it is there: an MLIR assertion ends the process. Before each form, a line with its name goes to stderr,
+which tells what the compiler said of which form. Standard library and Triton only, but for a file of the user's.
 """
 
-import ast
-import contextlib
 import json
 import os
 import re
@@ -32,10 +30,11 @@ RUN = "run()"
 def main(request, answer):
     for place in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         site.addsitedir(place)  # runs the .pth files there: a plugin of Triton's registers itself by one
+    asked = json.loads(Path(request).read_text())
     with open(answer, "a") as file:
-        for form, build in programs(json.loads(Path(request).read_text())):
+        for form, build in programs(asked):
             print(f"{BEGIN}{form}", file=sys.stderr, flush=True)
-            file.write(json.dumps({"form": form, **texts(build)}) + "\n")
+            file.write(json.dumps({"form": form, **texts(build, launched_later="run" in asked)}) + "\n")
             file.flush()
 
 
@@ -67,126 +66,41 @@ def twin(root, module, problem, tile, arch):
     return getattr(kernel, "twin", kernel).specialize(SimpleNamespace(**problem), None, tile, arch).compile()
 
 
-def of_file(run, kernel, signature, options, arch):
-    """(name, function that returns the compiled kernel or raises) of the programs of a file of the user's, RUN last."""
-    from triton.backends.compiler import GPUTarget
+def of_file(root, run, kernel, signature, options, arch):
+    """The programs of a file of the user's by name, RUN last."""
+    sys.path.insert(0, root)
+    from harness.build import launches
 
-    sys.path.insert(0, os.path.dirname(run))
-    target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), 32)
-    found: list[tuple[str, object]] = []
-    with captured(target, found):
-        try:
-            names = runpy.run_path(run)
-            if signature is None:
-                names["run"]()
-            else:
-                found.append((kernel, lambda: of_signature(names[kernel], signature, options, target)))
-            ended = dict
-        except Exception as error:
-            ended = raising(error)
-    seen = []
-    for name, build in found:
-        seen.append(name)
-        yield name + (f" {seen.count(name)}" if seen.count(name) > 1 else ""), build
-    yield RUN, ended
+    found, ended = launches.take(run, kernel, signature, options, arch)
+    for program in found:
+        yield program.name, program.build
+    yield RUN, lambda: ended or {}
 
 
-def raising(error):
-    def build():
-        raise error
+def to_launch(kernel):
+    """The cubin, and what a launch of it must know (cubin_child.launch), or why it cannot be launched by itself."""
+    from harness.build import cubin_child
 
-    return build
-
-
-@contextlib.contextmanager
-def captured(target, found):
-    """Within, kernels are compiled for the target instead of launched, each program once, into `found`, and tensors of
-    a GPU have no memory. An autotuned kernel is compiled in every configuration."""
-    import triton
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.jit import JITFunction
-
-    compile_and_launch = JITFunction.run
-    known: list[object] = []
-
-    def run(self, *args, grid, warmup=True, **named):
-        try:
-            compiled = compile_and_launch(self, *args, grid=grid, warmup=True, **named)
-        except Exception as error:
-            found.append((self.__name__, raising(error)))
-            return None
-        if all(compiled is not one for one in known):
-            known.append(compiled)
-            found.append((self.__name__, lambda: compiled))
-        return compiled
-
-    def every_configuration(self, *args, **named):
-        return [self.fn.run(*args, **named, **config.all_kwargs()) for config in self.configs][-1]
-
-    JITFunction.run, Autotuner.run = run, every_configuration
-    says = {"get_current_device": 0, "get_current_stream": 0, "get_current_target": target}
-    triton.runtime.driver.set_active(SimpleNamespace(**{name: answering(answer) for name, answer in says.items()}))
-    with without_gpu(target):
-        yield
-
-
-def without_gpu(target):
-    """Torch as on a machine with this GPU, whose tensors have shapes and no memory; nothing where there is no torch."""
+    source = kernel.src
+    described = SimpleNamespace(
+        function=source.fn, signature=source.signature, constexprs=source.constants, attrs=source.attrs
+    )
     try:
-        import torch
-        from torch.overrides import TorchFunctionMode
-    except ImportError:
-        return contextlib.nullcontext()
-
-    def elsewhere(value):
-        return "meta" if isinstance(value, (str, torch.device)) and str(value).startswith("cuda") else value
-
-    class OnMeta(TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), named=None):
-            if function is torch.Tensor.cuda:
-                return args[0].to("meta")
-            named = {name: elsewhere(value) for name, value in (named or {}).items()}
-            return function(*map(elsewhere, args), **named)
-
-    major, minor = divmod(target.arch, 10)
-    about = SimpleNamespace(multi_processor_count=132, major=major, minor=minor, name="none")
-    says = {"is_available": True, "current_device": 0, "synchronize": None, "get_device_capability": (major, minor)}
-    for name, answer in {**says, "get_device_properties": about}.items():
-        setattr(torch.cuda, name, answering(answer))
-    return OnMeta()
+        about = cubin_child.launch(described, kernel)
+    except Exception as error:
+        about = {"declined": f"{type(error).__name__}: {error}"}
+    return {"launch": json.dumps(about), "cubin": kernel.asm["cubin"].hex()}
 
 
-def answering(answer):
-    return lambda *_: answer
-
-
-def of_signature(function, signature, options, target):
-    """The kernel compiled for types such as "*fp16:16, i32, 64": of each parameter its type, with the number that it is
-    a multiple of, or the value of a constant."""
-    import triton
-    from triton.compiler import ASTSource
-    from triton.experimental.gluon._runtime import GluonASTSource
-
-    kinds, constants, attrs = {}, {}, {}
-    for place, (name, written) in enumerate(zip(function.arg_names, signature.split(","), strict=True)):
-        kind, _, multiple = written.strip().partition(":")
-        if re.fullmatch(r"-?[\d.]+|True|False|None", kind):
-            kinds[name], constants[name] = "constexpr", ast.literal_eval(kind)
-        else:
-            kinds[name] = kind
-            if multiple:
-                attrs[place,] = [["tt.divisibility", int(multiple)]]
-    front_end = GluonASTSource if function.is_gluon() else ASTSource
-    return triton.compile(front_end(function, kinds, constants, attrs), target=target, options=options)
-
-
-def texts(build):
+def texts(build, launched_later=False):
     """The texts of a form that compiles; the exception of one that does not."""
     try:
         kernel = build()
+        if isinstance(kernel, Exception):  # that ended the run of a file
+            raise kernel
     except Exception as error:
         return {"words": f"{type(error).__name__}: {error}"}
-    if not kernel:  # the run of a file has none
+    if not kernel:
         return {}
     asm = kernel if isinstance(kernel, dict) else kernel.asm
     sass, usage = disassembled(asm["cubin"])
@@ -195,6 +109,7 @@ def texts(build):
     facts = {**launched, "registers": registers, "stack": stack}
     return {
         **{name: asm[name] for name in ("ttgir", "ptx") if name in asm},
+        **(to_launch(kernel) if launched_later else {}),
         "sass": sass,
         "facts": "\n".join(f"{name} {value}" for name, value in facts.items()),
     }

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from harness.build import machine_code, tritons
+from harness.catalog import sources
 from harness.expressibility import child, claims, programs
 from harness.expressibility.programs import Texts
 from harness.operators.protocol import Problem
@@ -55,8 +56,8 @@ class Twin(claims.Twin):
 
 def of_file(file: File, versions: Sequence[str]) -> tuple[Compiled, dict[str, str]]:
     """The file's programs, and by version what ended its `run()` early. Raises tritons.MissingTriton."""
-    request: dict[str, object] = {"run": str(file.path), "arch": file.arch, "options": dict(file.options)}
-    request |= {"kernel": file.kernel, "signature": file.signature}
+    request: dict[str, object] = {"root": str(sources.ROOT), "run": str(file.path), "arch": file.arch}
+    request |= {"kernel": file.kernel, "signature": file.signature, "options": dict(file.options)}
     found: Compiled = {}
     ended = {}
     for version in versions:

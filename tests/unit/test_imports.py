@@ -63,7 +63,7 @@ FILES = (
             "ray",
         ),
     ),
-    Row(("harness/expressibility/child.py",), ("triton", "triton_kernels", "torch")),
+    Row(("harness/expressibility/child.py",), ("triton", "triton_kernels", "harness.build")),
     Row(("harness/operators/attention/rivals/cute",), ("cutlass",)),
     Row(("harness/operators/attention/rivals/cutile",), ("cuda.tile", "nvidia", "assemble")),
     Row(("harness/operators/attention/claims",), ("harness.operators.attention", "harness.expressibility.claims")),

@@ -14,6 +14,7 @@ from harness.build import tritons
 from harness.cli.versions import versions
 from harness.expressibility import child, programs
 from harness.expressibility.versions import File, difference, of_file
+from harness.measure import launches
 from tests.unit.build.test_machine_code import SASS
 
 HERE = str(tritons.installed())
@@ -118,6 +119,28 @@ def test_the_newest_is_compared_with_the_installed_one(tmp_path: Path, monkeypat
     with pytest.raises(typer.Exit) as ended:
         versions([str(tmp_path / "mine.py")], newest=True, arch="sm_90a")
     assert (asked, ended.value.exit_code) == (["9.9.9"], 0)
+
+
+def test_on_a_gpu_only_what_changed_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module("harness.cli.versions")
+    monkeypatch.setattr(module, "gpu_is_here", lambda: True)
+    monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": True)
+    made = {"launch": "{}", "cubin": "00"}
+    by_version = {
+        HERE: {"a": program() | made, "b": program() | made},
+        "9.9.9": {"a": program(), "b": OTHER_CODE | made},
+    }
+    monkeypatch.setattr(programs, "of_file", lambda request, version: {**by_version[version]})
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(launches, "run", lambda path, made: asked.update(made) or {"b": {HERE: 0.5, "9.9.9": 0.75}})
+    (tmp_path / "mine.py").write_text("def run(): pass")
+    with pytest.raises(typer.Exit) as ended:
+        versions([str(tmp_path / "mine.py")], triton=f"{HERE},9.9.9", arch="sm_90a")
+    assert ended.value.exit_code == 3
+    assert asked == {"b": {HERE: made, "9.9.9": made}}
+    assert "0.7500" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
