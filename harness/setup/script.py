@@ -44,7 +44,7 @@ def become(*command: str) -> NoReturn:
     if {"-h", "--help"} & set(options):
         explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command[0])
     if command[0] == "run" and not options and not bootstrap.has_gpu():
-        answer = recorded(file.stem)
+        answer = recorded(f"{file.parent.name}/{file.stem}")
         page = where(file.stem) if answer else ["Nothing is recorded yet: it needs a GPU."]
         print("\n".join([question.splitlines()[0], "", *answer, *page]))
         sys.exit()
@@ -65,11 +65,11 @@ def explain(script: str, question: str, command: str) -> NoReturn:
     sys.exit()
 
 
-def recorded(name: str) -> list[str]:
-    """Lines: of each GPU a table of TFLOPS, a line a technique and a column a series, problem by problem; of what was
-    not timed the counts."""
+def recorded(experiment: str) -> list[str]:
+    """Lines, of operator/name: of each GPU a table of TFLOPS, a line a technique and a column a series, problem by
+    problem; of what was not timed the counts."""
     lines = []
-    for file in sorted(RECORDED.glob(f"*/*/{name}/summary.csv")):
+    for file in sorted(RECORDED.glob(f"*/{experiment}/summary.csv")):
         days = [re.sub(r"(\d{4})(\d\d)(\d\d)-.*", r"\1-\2-\3", run.name) for run in file.parent.glob("*.jsonl.xz")]
         lines += [f"Recorded on {file.parts[-4].upper()}, {max(days, default='')}", ""]
         tables: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))

@@ -58,4 +58,5 @@ OPERATOR = Operator(
         Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k
         Problem(1, 264, 8, "bf16", "bias", "fp32"),  # one row, one step of k
     ),
+    promises=deferred("harness.operators.gemm.promises", "promises"),
 )

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from harness import operators
-from harness.catalog import techniques
+from harness.catalog import experiments, techniques
 from harness.catalog.entries import Tile
 from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.shapes import SHAPES
+from tests.conftest import CHECKOUT
 
 GEMM = operators.get("gemm")
 
@@ -181,3 +183,25 @@ def test_a_tile_is_declined_with_its_reason(name: str, tile: Tile, reason: str |
     found = techniques.unsupported(techniques.get(f"gemm/{name}"), "cuda", Problem.square(1536), tile)
     assert (found is None) == (reason is None)
     assert reason is None or re.search(reason, str(found)), found
+
+
+def test_the_scorecard_has_26_shapes() -> None:
+    assert len(set(SHAPES)) == len(SHAPES) == 26
+    assert {promise.experiment for promise in GEMM.promises()} == {"grid", "sustained"}
+    assert experiments.load("grid").problems == SHAPES
+    assert set(experiments.load("sustained").problems) < set(SHAPES)
+
+
+def test_its_ladder_is_not_that_of_attention() -> None:
+    found = experiments.load("gemm/ladder")
+    assert {problem.operator for problem in found.problems} == {"gemm"}
+    assert found.techniques == tuple(one.name for one in GEMM.techniques)
+    assert experiments.load("ladder").problems[0].operator == "attention"
+
+
+def test_notes_predict_and_type_no_numbers() -> None:
+    for technique in GEMM.techniques:
+        text = (CHECKOUT / "reports" / "notes" / "gemm" / f"{technique.name}.md").read_text()
+        assert re.findall(r"^### (\w+)", text, flags=re.MULTILINE)[:3] == ["Prediction", "Outcome", "Explanation"]
+        typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+        assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), technique.name
