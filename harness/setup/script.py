@@ -56,12 +56,13 @@ def become(*command: str) -> NoReturn:
 
 def explain(script: str, question: str, command: str) -> NoReturn:
     """The question, the script's own usage, and the options of its command where a Python is set up that tells them."""
+    remark = "Without a GPU and without options it prints what is recorded.\n\n" if command == "run" else ""
+    print(f"{question.strip()}\n\nUsage: python {script} [OPTIONS]\n\n{remark}Its options are those of:", flush=True)
     here = not bootstrap.unmet(bootstrap.requirements())
     if here or bootstrap.is_set_up():  # a .venv without the stamp is half made
         ready = sys.executable if here else str(bootstrap.PYTHON)
-        os.execv(ready, [ready, "-m", "harness.cli.script", script, command])
-    print(f"{question.strip()}\n\nUsage: python {script} [OPTIONS]\n")
-    print(f"Its options are those of `twinkernels {command}`; once `make report` has set up, this lists them.")
+        os.execv(ready, [ready, "-m", "harness", command, "--help"])
+    print(f"twinkernels {command}; once `make report` has set up, this lists them.")
     sys.exit()
 
 
