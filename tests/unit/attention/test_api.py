@@ -417,6 +417,35 @@ def test_on_the_cpu_runtime_it_is_attention(cpu: Gpu, name: str) -> None:
     torch.testing.assert_close(lse.double(), expected_lse.double(), atol=2e-3, rtol=2e-3)
 
 
+def padded_left(given: dict[str, torch.Tensor]) -> None:
+    """Keys hidden by -inf in K, in the first two tiles and a few more, as some pad on the left."""
+    given["q"][..., -1], given["k"][..., -1] = 1, 0
+    given["k"][:, :, :260, -1] = -torch.inf
+
+
+def nan_in_a_row(given: dict[str, torch.Tensor]) -> None:
+    given["q"][0, 0, 5, 0] = torch.nan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(padded_left, marks=pytest.mark.xfail(strict=True, reason="unmasked tiles compute -inf - -inf")),
+        pytest.param(nan_in_a_row, marks=pytest.mark.xfail(strict=True, reason="LSE is -inf where O is NaN")),
+    ],
+)
+def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: Callable[..., None]) -> None:
+    torch.manual_seed(0)
+    given = {name: torch.randn(1, 1, 400 if name in "kv" else 64, 64).half() for name in "qkv"}
+    change(given)
+    o, lse = flash_attention(**given)
+    scores = given["q"].double() @ given["k"].double().mT * 0.125
+    torch.testing.assert_close(lse.double(), scores.logsumexp(-1), atol=2e-3, rtol=2e-3, equal_nan=True)
+    expected = scores.softmax(-1) @ given["v"].double()
+    torch.testing.assert_close(o.double(), expected, atol=4e-3, rtol=4e-3, equal_nan=True)
+
+
 def test_importing_the_harness_loads_no_torch() -> None:
     program = "import harness, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=sources.ROOT).returncode == 0
