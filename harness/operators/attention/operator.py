@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.operators.attention import inspected, titles
 from harness.operators.attention.ablations import ABLATIONS
-from harness.operators.attention.ladders import ampere, hopper, tma
+from harness.operators.attention.ladders import ampere, decode, hopper, tma
 from harness.operators.attention.libraries import LIBRARIES
 from harness.operators.attention.problem import ALL_PEERS, ANCHOR, PEERS, Problem
 from harness.operators.protocol import Operator, deferred
@@ -20,8 +20,8 @@ OPERATOR = Operator(
     title="attention forward",
     folder=Path(__file__).parent,
     problem=Problem,
-    ladders=(ampere.LADDER, tma.LADDER, hopper.LADDER),
-    techniques=(*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES),
+    ladders=(ampere.LADDER, tma.LADDER, hopper.LADDER, decode.LADDER),
+    techniques=(*ampere.TECHNIQUES, *tma.TECHNIQUES, *hopper.TECHNIQUES, *decode.TECHNIQUES),
     ablations=ABLATIONS,
     distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
     own_distributions=("far_below",),
