@@ -248,9 +248,12 @@ EXPORT int loop_run(int calls, void* stream, int (*about)(int), int (*call)(int,
   }
   uint32_t ahead = 0;
   std::vector<uint32_t> sums(calls);
-  error = error ? error : device.copy(sums.data(), state.sums, calls * sizeof sums[0], 1);
   error = error ? error : device.record(2 * calls + 1);
-  error = error ? error : device.finish(2 * calls + 1, &ahead);
+  error = error ? error : device.finish(2 * calls + 1, &ahead);  // before a copy that may wait for the device
+  error = error ? error : device.copy(sums.data(), state.sums, calls * sizeof sums[0], 1);
+  error = error ? error : device.record(2 * calls + 2);
+  uint32_t unused;
+  error = error ? error : device.finish(2 * calls + 2, &unused);
   for (int i = 0; i < calls && !error; ++i) {
     error = device.elapsed(2 * i + 1, 2 * i + 2, &results[i].ms);
     results[i].sum = sums[i], results[i].ahead = ahead;

@@ -8,64 +8,19 @@ of it. Knows no operator.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import importlib
 import json
-import mmap
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from harness import operators
 from harness.measure import arenas, process
+from harness.measure.isolation import SLACK, SLOTS, Place, Shared
 from harness.measure.worker import Deadlines
-
-SLOTS = 2
-"""Calls of one batch whose outputs can be kept."""
-SLACK = 2
-"""An output that a kernel returns may reach over so many times the memory of a contiguous one."""
-Buffers = Mapping[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A tensor in shared memory: where the bytes of its storage begin, how many they are, and its view of them."""
-
-    begin: int
-    bytes: int
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    first: int
-
-    def view(self, storage: torch.Tensor) -> torch.Tensor:
-        return storage.view(getattr(torch, self.dtype)).as_strided(self.shape, self.strides, self.first)
-
-
-class Shared:
-    """Memory of two processes. It only grows: the other one cannot pull it from under this one."""
-
-    def __init__(self, descriptor: int | None = None) -> None:
-        if descriptor is None:
-            descriptor = os.memfd_create("twinkernels", os.MFD_ALLOW_SEALING)
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-        self.descriptor = descriptor
-        self._all = torch.empty(0, dtype=torch.uint8)
-
-    def bytes(self, begin: int, count: int) -> torch.Tensor:
-        """Some of its bytes, as a tensor."""
-        if begin + count > self._all.numel():
-            if begin + count > os.fstat(self.descriptor).st_size:
-                os.ftruncate(self.descriptor, begin + count)
-            self._all = torch.frombuffer(mmap.mmap(self.descriptor, begin + count), dtype=torch.uint8)
-            if torch.cuda.is_initialized():  # pinned, for copies that do not hold up the host
-                torch.cuda.cudart().cudaHostRegister(self._all.data_ptr(), self._all.numel(), 0)
-        return self._all[begin : begin + count]
 
 
 class Output(ctypes.Structure):
@@ -86,9 +41,10 @@ class Kernels(process.Process):
         self._shared = Shared(shared)
         self._storages: dict[str, torch.Tensor] = {}
         self._cuda = self._device == "cuda"
+        self._stream = 0  # the one that is current now, whatever a kernel makes of it
         if self._cuda:
-            torch.cuda.init()
-            torch.empty(0, device="cuda")
+            torch.zeros(1, device="cuda")
+            self._stream = torch.cuda.current_stream().cuda_stream
         if loop:
             self._loop = ctypes.CDLL(loop)
             if error := self._loop.loop_open(self._cuda, draws, results):
@@ -164,7 +120,7 @@ class Kernels(process.Process):
 
     def fill(self, copy: int, shift: int) -> None:
         """One copy of the inputs anew."""
-        if error := self._loop.loop_fill(copy, ctypes.c_uint64(shift), ctypes.c_void_p(self._stream())):
+        if error := self._loop.loop_fill(copy, ctypes.c_uint64(shift), ctypes.c_void_p(self._stream)):
             raise RuntimeError(f"timing loop: got CUDA error {error} while inputs were copied")
 
     def batch(self, labels: Sequence[str], spin: int) -> list[dict[str, list[int] | None]]:
@@ -200,7 +156,7 @@ class Kernels(process.Process):
         self._sums.zero_()
         self._sleep(spin)
         error = self._loop.loop_run(
-            *(len(labels), ctypes.c_void_p(self._stream()), ABOUT(about), CALL(call), len(names)),
+            *(len(labels), ctypes.c_void_p(self._stream), ABOUT(about), CALL(call), len(names)),
             *(ctypes.c_void_p(kept.data_ptr()), ctypes.c_uint64(SLACK * sum(sizes))),
             (ctypes.c_uint64 * len(places))(*places),
         )
@@ -231,9 +187,6 @@ class Kernels(process.Process):
         if self._cuda:
             torch.cuda._sleep(cycles)
         return {}
-
-    def _stream(self) -> int | None:
-        return torch.cuda.current_stream().cuda_stream if self._cuda else None
 
 
 def _whole(name: str, out: torch.Tensor, most: int) -> Output:

@@ -93,8 +93,10 @@ def run(
         this = (how or Run)(session, todo, modes, options, timing or {}, experiment.one_group)
         try:
             shared = sharing.busy_processes(experiment.sharing) if experiment.sharing else nullcontext(0)
+            session.own = any(case.kernel for case in todo)
             with shared as this.sharing:
                 this.gate_all()
+            session.own = False
             this.screen()
             session.release()  # the timing is done by processes of its own, with no other on the GPU
             for mode in modes:

@@ -20,13 +20,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.measure.isolation import Isolation
 from harness.measure.process import Loader, Process, Watch, serve
 from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
     from harness.measure.arenas import Inputs
-    from harness.measure.verifier import Isolation, Stopwatch
+    from harness.measure.verifier import Stopwatch
 
 GRACE = TELLING + UNHEARD + 5.0
 """Seconds in which the process of a user's kernel is given up and asked where it is."""
@@ -52,17 +53,19 @@ class Service(Process):
 
     def isolation(self, loop: Path | None = None) -> Isolation:
         """The live process for users' kernels, one that can time where `loop` is its library."""
-        from harness.measure.verifier import Isolation
-
         usable = self._isolation and self._isolation.worker.alive and (self._isolation.times or loop is None)
         if not usable:
             self.end_isolation()
             assert self._log is not None
             name: str = vars(self._loader)["__name__"]
-            self._isolation = Isolation(name, self._on, self._log, self._deadlines, self._relay, loop)
-            self.say("group", self._isolation.worker.pid)
+            self.adopt(Isolation(name, self._on, self._log, self._deadlines, self._relay, loop))
         assert self._isolation is not None
         return self._isolation
+
+    def adopt(self, isolation: Isolation) -> None:
+        """Takes a process for kernels; the runner ends it, too, if it must."""
+        self._isolation = isolation
+        self.say("group", isolation.worker.pid)
 
     def end_isolation(self) -> None:
         """Ends the process of users' kernels, if there is one."""
@@ -349,12 +352,19 @@ def _kernel_clock() -> Any:
         return None
 
 
-def main(descriptor: str, loader: str, on: str, deadlines: str, log: str) -> None:
-    """Answers the runner."""
-    limits = Deadlines(**json.loads(deadlines))
+def main(descriptor: str, loader: str, on: str, deadlines: str, log: str, own: str = "") -> None:
+    """Answers the runner. Where a kernel of the user's comes first, `own`, its process starts with this one."""
+    limits, path = Deadlines(**json.loads(deadlines)), Path(log)
 
     def make(connection: Connection, watch: Watch) -> Service:
-        return Service(connection, importlib.import_module(loader), on, watch, limits, Path(log))
+        def told(stage: str, label: str) -> None:
+            service._relay(stage, label)
+
+        isolation = Isolation(loader, on, path, limits, told) if own else None
+        service = Service(connection, importlib.import_module(loader), on, watch, limits, path)
+        if isolation:
+            service.adopt(isolation)
+        return service
 
     serve(int(descriptor), make, limits)
 

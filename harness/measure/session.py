@@ -44,6 +44,7 @@ class Session:
         self.progress, self.interrupts = progress, interrupts
         self.rows: list[dict[str, Any]] = []
         self.count = ""  # 3 of 14, of the case at work
+        self.own = False  # kernels of the user's are gated now
         self._unimportable: set[str] = set()  # what was said of kernels that fail before any problem is tried
         self._writer = writer
         self._log = writer.path.with_suffix(".log")
@@ -81,7 +82,8 @@ class Session:
         name = tuple(sorted(variables.items()))
         if name not in self._workers or not self._workers[name].alive:
             told = self.progress.now
-            self._workers[name] = Worker(variables, self.loader.__name__, self.on, self._log, self.deadlines, told)
+            common = self.loader.__name__, self.on, self._log, self.deadlines, told
+            self._workers[name] = Worker(variables, *common, own=self.own)
         return self._workers[name]
 
     def release(self) -> None:

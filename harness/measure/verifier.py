@@ -7,24 +7,20 @@ times, never a verdict. Knows no operator.
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness import operators
 from harness.measure import arenas, timing
-from harness.measure.isolated import SLACK, SLOTS, Place, Shared
-from harness.measure.worker import Deadlines, Worker
+from harness.measure.isolation import SLACK, SLOTS, Isolation
 from harness.operators.protocol import Problem, Sample, Verdict
 
-PAGE = 4096
 MOST_COPIES = 64
 """Copies of inputs: fewer than twice the L2 cache needs where one is smaller than a 64th of that."""
 KEPT = 3
@@ -43,66 +39,6 @@ Failure = tuple[str, str, str]
 """Status, check and reason of a row."""
 FLUSHED = "the checksum of the L2 flush is not the one that its key gives: the flush did not run as it should"
 chance = random.SystemRandom()
-
-
-class Isolation:
-    """A process for kernels, started at once; nobody waits for its start before the first call. With `loop`, a build of
-    loop.cpp, it can time."""
-
-    def __init__(
-        self,
-        loader: str,
-        on: str,
-        log: Path,
-        deadlines: Deadlines,
-        told: Callable[[str, str], object],
-        loop: Path | None = None,
-    ) -> None:
-        self.shared, self.times = Shared(), loop is not None
-        theirs_draws, self._draws = os.pipe()
-        self._results, theirs_results = os.pipe()
-        os.set_blocking(self._results, False)
-        theirs = (self.shared.descriptor, theirs_draws, theirs_results)
-        extra = (*map(str, theirs), str(loop or ""))
-        module = "harness.measure.isolated"
-        self.worker = Worker({}, loader, on, log, deadlines, told, module=module, extra=extra, descriptors=theirs)
-        os.close(theirs_draws)
-        os.close(theirs_results)
-
-    def end(self) -> None:
-        """Ends the process and closes what it shared."""
-        self.worker.kill()
-        for descriptor in (self._draws, self._results, self.shared.descriptor):
-            os.close(descriptor)
-
-    def launch(
-        self, case: Any, label: str, tensors: Mapping[str, torch.Tensor], scalars: Any, seed: int | None
-    ) -> float:
-        """Launches the case on these values there, and reads back what all tensors and their surroundings hold then.
-        Returns the milliseconds that it is said to have taken."""
-        places, begin = {}, 0
-        storages = {name: torch.empty(0, dtype=torch.uint8, device=one.device) for name, one in tensors.items()}
-        for name, tensor in tensors.items():
-            size = storages[name].set_(tensor.untyped_storage()).numel()
-            layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-            places[name] = Place(begin, size, str(tensor.dtype).removeprefix("torch."), *layout)
-            begin += -(-size // PAGE) * PAGE
-        self.shared.bytes(0, begin)
-        for name, place in places.items():
-            self.shared.bytes(place.begin, place.bytes).copy_(storages[name])
-        took = self.worker.call("launch", case, label, places, dict(scalars), seed)
-        for name, place in places.items():
-            storages[name].copy_(self.shared.bytes(place.begin, place.bytes))
-        return float(took)
-
-    def batch(self, labels: Sequence[str], spin: int, draws: bytes) -> tuple[list[tuple[float, int, int]], Any]:
-        """Milliseconds, checksum and whether it was queued ahead, of each call; and the strides of their outputs."""
-        os.write(self._draws, draws)
-        strides = self.worker.call("batch", labels, spin)
-        found = os.read(self._results, 16 * len(labels) + 1)
-        if len(found) != 16 * len(labels):
-            raise ValueError(f"timing loop: got {len(found)} bytes of times for {len(labels)} calls")
-        return list(struct.iter_unpack("<dII", found)), strides
 
 
 @dataclass

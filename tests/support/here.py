@@ -16,7 +16,9 @@ from harness.measure.worker import Failed, Worker
 class Here(Worker):
     """Takes what Worker takes. A kernel that raises is told as from a process; one that dies takes this one with it."""
 
-    def __init__(self, environment: Any, loader: str, on: str, log: Path, deadlines: Any, told: Any) -> None:
+    def __init__(
+        self, environment: Any, loader: str, on: str, log: Path, deadlines: Any, told: Any, *, own: bool = False
+    ) -> None:
         self._log, self._begin, self._label = log, None, None
         log.touch()
         connection: Any = SimpleNamespace(send=self._take, send_bytes=self._hear, closed=False)

@@ -21,7 +21,7 @@ from harness.build import loop
 from harness.catalog import own
 from harness.catalog.cases import Case
 from harness.measure import arenas, service, verifier
-from harness.measure.isolated import Place, Shared
+from harness.measure.isolation import Place, Shared
 from harness.measure.worker import Deadlines, Failed, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
