@@ -121,7 +121,7 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
 def line_of(library: Path, offset: int) -> str | None:
     """The kernel's line, "scalar.cu:88", of the code at `offset` of a library; None where addr2line does not tell."""
     tool = shutil.which("addr2line")
-    told = _said([tool, "-i", "-e", str(library), hex(offset - 1)]).splitlines() if tool else []
+    told = _said([tool, "-i", "-e", str(library), hex(offset)]).splitlines() if tool else []
     for place in told:  # from an inlined function out to the kernel
         path, _, line = place.partition(" ")[0].rpartition(":")
         if Path(path).suffix in (".cu", ".cuh") and "cpu" not in Path(path).parts:
