@@ -6,6 +6,7 @@ That it is listed and checked, tests/unit/cli/test_rungs.py shows.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,8 +44,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = registry.read_text()
     assert entries.endswith("\n)\n"), "the registry does not end where this test expects it to"
     registry.write_text(entries.removesuffix("\n)\n") + ENTRIES + ")\n")
-    ladder = root / "experiments/attention/ladder.py"
+    ladder, correctness = (root / f"experiments/attention/{name}.py" for name in ("ladder", "correctness"))
     ladder.write_text(ladder.read_text().replace("(128, 64)", "(64,)").replace("(False, True)", "(False,)"))
+    text, cut = re.subn(r"        Problem\(1, .*\n", "", correctness.read_text())
+    assert cut == 4, "experiments/attention/correctness.py is not what this test makes smaller"
+    correctness.write_text(text)
     return root
 
 
