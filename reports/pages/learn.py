@@ -143,8 +143,8 @@ def entries(lessons: Sequence[Lesson]) -> Iterator[dict[str, str]]:
         yield _entry(
             term, "guide/reading.html#words", re.sub(r"\[(.+?)\]\(.+?\)|[`*]", r"\1", " ".join(meaning.split()))
         )
-    for one in techniques.TECHNIQUES:
-        yield _entry(title(one.name), page_of(one), one.change, one.name.replace("_", " "))
+    for one in techniques.rungs():
+        yield _entry(title(techniques.shown(one)), page_of(one), one.change, one.name.replace("_", " "))
     for head, block, _ in findings.sections():
         yield _entry(
             head.replace("`", ""), f"{findings.PATH}#{tomllib.loads(block)['name']}", "A finding", "bug compiler"
