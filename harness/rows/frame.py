@@ -206,8 +206,12 @@ def _is_reference(operator: str, technique: str, problem: str, tile: str) -> boo
         return True
     operator = operator if isinstance(operator, str) else operators.FIRST
     known = techniques.find(f"{operator}/{technique}")
-    key = operators.get(operator).problem.parse(problem).tile_key
-    return known is not None and Tile.parse(tile) == techniques.reference_tile(known, key)
+    return known is not None and Tile.parse(tile) == techniques.reference_tile(known, _tile_key(operator, problem))
+
+
+@cache
+def _tile_key(operator: str, problem: str) -> Any:
+    return operators.get(operator).problem.parse(problem).tile_key
 
 
 _PROGRAM = ("technique", "kernel", "backend", "problem", "tile", "mode", "arch", "source_sha256", "compiler")

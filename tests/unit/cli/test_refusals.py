@@ -148,6 +148,18 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
         (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
+        (("inspect", "scalar", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (("inspect", "scalar", "--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"), "--arch, --ptxas: got it with"),
+        (("inspect", "scalar", "--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
+        (("inspect", "scalar", "--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
+        (("inspect", "scalar", "--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
+        (("inspect", "scalar", "--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
+        (("inspect", "scalar", "--ncu", "--on", "gpu"), "--on: got it with --ncu"),
+        (("run", "correctness", "--on", "cpu", "--replicates", "3"), "--replicates: got it with --on cpu"),
+        (("run", "correctness", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (("check", "scalar", "--on", "cpu", "--backend", "triton_native"), "got 'triton_native', did you mean triton?"),
+        (("inspect", "scalar", "wmma", "--backend", "gluon"), "no kernel of scalar, wmma, but of direct_rescale"),
+        (("check", "xor_swizzle", "--on", "cpu", "--backend", "gluon"), "but Triton's interpreter does not"),
         (("run", "ladder", "--rows", "x.log"), "expected a name such as run.jsonl"),
         (("history", "cuda", "--plot", "new/cell.svg"), "--plot: got 'new', where nothing can be written (No such"),
     ],
@@ -205,56 +217,6 @@ def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cuda_kernels.toolchain.find", lambda homes: None)
     missing = "ptxas: got shared without an nvcc; `twinkernels doctor` says how to get one\n"
     assert invoke("run", "ladder", "--ptxas", "shared") == (2, missing)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "refused"),
-    [
-        (("--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
-        (("--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"), "--arch, --ptxas: got it with --on cpu"),
-        (("--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
-        (("--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
-        (("--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
-        (("--ncu", "--on", "gpu"), "--on: got it with --ncu"),
-        (("--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
-    ],
-)
-def test_inspect_refuses_options_that_it_would_ignore(arguments: tuple[str, ...], refused: str) -> None:
-    code, output = invoke("inspect", "scalar", *arguments)
-    assert code == 2
-    assert refused in output
-
-
-@pytest.mark.parametrize("options", [("--replicates", "3"), ("--ptxas", "shared")])
-def test_run_refuses_options_of_timing_where_nothing_is_timed(options: tuple[str, str]) -> None:
-    code, printed = invoke("run", "correctness", "--on", "cpu", *options)
-    assert code == 2
-    assert f"{options[0]}: got it with --on cpu" in printed
-
-
-def test_a_series_that_a_cpu_cannot_check_is_refused() -> None:
-    code, printed = invoke("check", "scalar", "--on", "cpu", "--backend", "triton_native")
-    assert code == 2
-    assert "--backend: got 'triton_native', did you mean triton?" in printed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "refused"),
-    [
-        (
-            ("inspect", "scalar", "wmma"),
-            "--backend: got 'gluon', which has no kernel of scalar, wmma, but of direct_rescale",
-        ),
-        (
-            ("check", "xor_swizzle", "--on", "cpu"),
-            "--backend: got gluon with --on cpu, but Triton's interpreter does not",
-        ),
-    ],
-)
-def test_gluon_is_refused_where_it_has_nothing_or_cannot_run(arguments: tuple[str, ...], refused: str) -> None:
-    code, printed = invoke(*arguments, "--backend", "gluon")
-    assert code == 2
-    assert refused in printed
 
 
 @pytest.mark.parametrize(
