@@ -1,0 +1,64 @@
+"""The ladder `decode` where the keys are cut into parts: right, in any order of blocks, and the workspace zero again."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+import torch
+
+from harness.build.cuda import workspace_bytes
+from harness.build.cuda_on_cpu import left_in
+from harness.measure import gate as gates
+from harness.operators.attention import numerics
+from harness.operators.attention.arguments import structure
+from harness.operators.attention.ladders.decode import TECHNIQUES
+from harness.operators.attention.problem import Problem
+from tests.support import cpu_run
+
+NAMES = [technique.name for technique in TECHNIQUES]
+SPLIT = NAMES[1:]
+IN_PARTS = (
+    Problem(1, 4, 1, 1, 1100, 64, "fp16", True),  # five parts, the last one short
+    Problem(1, 8, 2, 3, 700, 128, "bf16", True, "bshd"),
+    Problem(1, 4, 2, 5, 700, 256, "fp16", False),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_are_joined_in_any_order_of_blocks(name: str) -> None:
+    for problem in IN_PARTS:
+        for seed in range(3):
+            found = cpu_run.run(name, problem, seed=seed)
+            assert found.diagnosis == ""
+            assert (workspace_bytes(found.library.handle, problem) > 0) == (name in SPLIT)
+            verdict = numerics.judge(found.o, found.lse, gates.expect(problem, "normal", 0, "cpu"))
+            assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_without_a_number_give_what_softmax_gives(name: str) -> None:
+    """Keys hidden by -inf in whole parts; a row whose scores are all -inf; a NaN in one query head."""
+    problem = Problem(1, 4, 1, 1, 700, 64, "fp16", False)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, heads, rows, 64).half() for heads, rows in ((4, 1), (1, 700), (1, 700)))
+    k[..., -1] = 0
+    k[:, :, :400, -1] = -torch.inf
+    q[..., -1] = 1
+    q[0, 1, 0, 3] = torch.nan
+    o, lse = torch.empty_like(q), torch.empty(1, 4, 1)
+    library = cpu_run.build(name, problem)
+    library.configure()
+    for all_hidden in (False, True):
+        if all_hidden:
+            k[..., -1] = -torch.inf
+        workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
+        args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": 0.125}, workspace)
+        assert not library.launch(ctypes.byref(args), None)
+        assert not left_in(workspace)
+        scores = q.double() @ k.double().mT * 0.125
+        expected = scores.softmax(-1).where(scores.amax(-1, keepdim=True) != -torch.inf, 0) @ v.double()
+        torch.testing.assert_close(lse.double(), scores.logsumexp(-1), atol=2e-3, rtol=2e-3, equal_nan=True)
+        torch.testing.assert_close(o.double(), expected, atol=4e-3, rtol=4e-3, equal_nan=True)
