@@ -33,6 +33,11 @@ _NUMPYS = ("numpy", "True"), ("numpy", "False")
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
 
 
+def _wrong(what: str, got: object, expected: object, do: str = "", kind: type[Exception] = ValueError) -> Exception:
+    """An error that names an argument, what was got, what is expected, and what to do about it."""
+    return kind(f"{what}: got {got}, expected {expected}{do and '; '}{do}")
+
+
 def validate_launch(
     problem: Problem,
     tensors: Tensors,
@@ -95,7 +100,7 @@ def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, sm
         check_memory(name, tensor)
     q = tensors["q"]
     if q.dtype not in DTYPES:
-        raise TypeError(f"q.dtype: got {q.dtype}, expected torch.float16 or torch.bfloat16; convert with q.to(...)")
+        raise _wrong("q.dtype", q.dtype, "torch.float16 or torch.bfloat16", "convert with q.to(...)", TypeError)
     for name, tensor in tensors.items():
         expected, of_q = (torch.float32, "") if name == "lse" else (q.dtype, " as q")
         if tensor.dtype != expected:
@@ -111,27 +116,22 @@ def check_no_gradient(tensors: dict[str, Tensor]) -> None:
     """Refuses a call whose gradient would be lost."""
     for name, tensor in tensors.items():
         if tensor.requires_grad and torch.is_grad_enabled():
-            raise ValueError(
-                f"{name}.requires_grad: got True, expected False or torch.no_grad() (forward only); "
-                f"pass {name}.detach()"
-            )
+            expected = "False or torch.no_grad() (forward only)"
+            raise _wrong(f"{name}.requires_grad", True, expected, f"pass {name}.detach()")
 
 
 def check_options(scale: float, causal: bool, *, any_sign: bool = False) -> None:
     """A scale that fp32 holds, positive unless `any_sign`, and a mask that is True or False (also NumPy's)."""
+    usual = "the usual one is head_dim ** -0.5"
     if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise TypeError(f"scale: got {type(scale).__name__}, expected a float; the usual one is head_dim ** -0.5")
+        raise _wrong("scale", type(scale).__name__, "a float", usual, TypeError)
     if isinstance(scale, int) and abs(scale) > FP32.max:
-        raise ValueError(f"scale: got an int of {scale.bit_length()} bits, expected at most {FP32.max:.3g} (fp32)")
+        raise _wrong("scale", f"an int of {scale.bit_length()} bits", f"at most {FP32.max:.3g} (fp32)")
     size = abs(scale) if any_sign else scale
     if not (math.isfinite(scale) and (size > 0 or any_sign)):
-        expected = "finite" if any_sign else "finite and positive"
-        raise ValueError(f"scale: got {scale}, expected {expected}; the usual one is head_dim ** -0.5")
+        raise _wrong("scale", scale, "finite" if any_sign else "finite and positive", usual)
     if scale and not FP32.tiny <= size <= FP32.max:
-        raise ValueError(
-            f"scale: got {scale}, expected {FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32); the usual "
-            "one is head_dim ** -0.5"
-        )
+        raise _wrong("scale", scale, f"{FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32)", usual)
     if not isinstance(causal, bool) and (type(causal).__module__, str(causal)) not in _NUMPYS:
         raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
 
@@ -142,17 +142,13 @@ def check_memory(name: str, tensor: Tensor) -> None:
     A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know.
     """
     if tensor.is_nested:
-        raise ValueError(
-            f"{name}: got a nested tensor, expected one size of each dimension; pad it, or call per sequence"
-        )
+        raise _wrong(name, "a nested tensor", "one size of each dimension", "pad it, or call per sequence")
     if tensor.layout != torch.strided:
-        raise ValueError(f"{name}.layout: got {tensor.layout}, expected torch.strided; pass {name}.to_dense()")
+        raise _wrong(f"{name}.layout", tensor.layout, torch.strided, f"pass {name}.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
         lazily = "negated" if tensor.is_neg() else "conjugated"
-        raise ValueError(
-            f"{name}: got a view that PyTorch has {lazily} without touching its memory, expected plain values; pass "
-            f"{name}.resolve_neg().resolve_conj()"
-        )
+        got = f"a view that PyTorch has {lazily} without touching its memory"
+        raise _wrong(name, got, "plain values", f"pass {name}.resolve_neg().resolve_conj()")
     if tensor.device.type == "meta" or not tensor.numel():
         return
     needed = tensor.storage_offset() * tensor.element_size() + reach(tensor)
@@ -161,15 +157,11 @@ def check_memory(name: str, tensor: Tensor) -> None:
     except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
         size, has_memory = needed, False
     if size >= needed and not has_memory:
-        raise ValueError(
-            f"{name}: got a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func), "
-            "expected one that holds its values"
-        )
+        got = "a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func)"
+        raise _wrong(name, got, "one that holds its values")
     if size < needed:
-        raise ValueError(
-            f"{name}: got a storage of {size} bytes, expected the {needed} that its shape and strides reach; it was "
-            "freed or made smaller"
-        )
+        expected = f"the {needed} that its shape and strides reach"
+        raise _wrong(name, f"a storage of {size} bytes", expected, "it was freed or made smaller")
 
 
 def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
@@ -178,26 +170,22 @@ def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
         if name == "lse":
             continue
         if tensor.dim() != 4:
-            raise ValueError(
-                f"{name}.dim(): got {tensor.dim()} with shape {tuple(tensor.shape)}, "
-                "expected 4: (batch, heads, seq, head_dim)"
-            )
+            got = f"{tensor.dim()} with shape {tuple(tensor.shape)}"
+            raise _wrong(f"{name}.dim()", got, "4: (batch, heads, seq, head_dim)")
         for dimension, size in zip(_DIMENSIONS, tensor.shape, strict=True):
             if not smallest <= size < INT32_LIMIT:
                 expected = f"{smallest} to {INT32_LIMIT - 1} (int32)"
-                raise ValueError(f"{name}.shape: got {dimension} = {size}, expected {expected}")
+                raise _wrong(f"{name}.shape", f"{dimension} = {size}", expected)
     batch, heads, seq_q, head_dim = q.shape
     if batch * heads >= INT32_LIMIT:
-        raise ValueError(f"q.shape: got batch * heads = {batch * heads}, expected below {INT32_LIMIT} (grid dimension)")
+        raise _wrong("q.shape", f"batch * heads = {batch * heads}", f"below {INT32_LIMIT} (grid dimension)")
     heads_kv, seq_kv = k.shape[1:3]
     section_heads = max(1, SECTION_BYTES // max(1, head_dim * 4 * seq_kv))
     if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
-        raise ValueError(
-            f"q.shape: got seq = {seq_q} beside {seq_kv} keys, expected at most {longest} (the order of tiles counts "
-            "in int32); split the queries"
-        )
+        expected = f"at most {longest} (the order of tiles counts in int32)"
+        raise _wrong("q.shape", f"seq = {seq_q} beside {seq_kv} keys", expected, "split the queries")
     if heads % heads_kv if heads_kv else heads:
-        raise ValueError(f"k.shape: got {heads_kv} heads, expected a divisor of q's {heads} heads")
+        raise _wrong("k.shape", f"{heads_kv} heads", f"a divisor of q's {heads} heads")
     for name, expected, meaning in (
         ("k", (batch, heads_kv, seq_kv, head_dim), "batch and head_dim as q"),
         ("v", (batch, heads_kv, seq_kv, head_dim), "the shape of k"),
@@ -205,27 +193,26 @@ def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
         ("lse", (batch, heads, seq_q), "(batch, heads, seq_q) of q"),
     ):
         if name in tensors and tuple(tensors[name].shape) != expected:
-            raise ValueError(f"{name}.shape: got {tuple(tensors[name].shape)}, expected {expected}: {meaning}")
+            raise _wrong(f"{name}.shape", tuple(tensors[name].shape), f"{expected}: {meaning}")
 
 
 def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
     supported = GENERAL_HEAD_DIMS if technique is None or technique.general else HEAD_DIMS
     if head_dim in supported:
         return
-    hint = "; a technique marked general takes 256" if head_dim == 256 else ""
+    do = "a technique marked general takes 256" if head_dim == 256 else ""
     if wider := next((one for one in supported if 0 < head_dim < one), None):
-        hint = (
-            f"; pad q, k and v with zeros to {wider} columns (torch.nn.functional.pad), pass scale = {head_dim} ** "
+        do = (
+            f"pad q, k and v with zeros to {wider} columns (torch.nn.functional.pad), pass scale = {head_dim} ** "
             f"-0.5, and take the first {head_dim} columns of o"
         )
     whose = f" for {technique.name}" if technique else ""
-    raise ValueError(f"q.shape: got head_dim = {head_dim}, expected one of {supported}{whose}{hint}")
+    raise _wrong("q.shape", f"head_dim = {head_dim}", f"one of {supported}{whose}", do)
 
 
 _SHARED = {
     "batch": "pass {name}[:1] with q.transpose(0, 1).flatten(0, 1)[None], whose heads share it",
     "heads": "pass fewer heads_kv, {name}[:, :1]: the heads of q share those of k and v",
-    "seq": "pass {name}.contiguous()",
 }
 """What to do about a dimension of k or v that was expanded: a tensor map has no stride 0."""
 
@@ -235,42 +222,32 @@ def check_layout(name: str, tensor: Tensor, *, by_tma: bool = False) -> None:
 
     `by_tma`: tiles move by bulk tensor copies, which take coordinates, so that no offset inside a head is computed.
     """
-    head_dim = tensor.shape[-1]
+    head_dim, contiguous = tensor.shape[-1], f"pass {name}.contiguous()"
     if tensor.stride(-1) != 1:
-        raise ValueError(
-            f"{name}.stride(-1): got {tensor.stride(-1)}, expected 1 (last dimension contiguous); "
-            f"pass {name}.contiguous()"
-        )
+        raise _wrong(f"{name}.stride(-1)", tensor.stride(-1), "1 (last dimension contiguous)", contiguous)
     elements = ALIGNMENT // tensor.element_size()
     for dimension, size, stride in zip(_DIMENSIONS[:3], tensor.shape, tensor.stride(), strict=False):
         if size == 1:
             continue
         if stride < head_dim:
-            kind = "expanded" if stride == 0 else "overlapping rows"
-            shared = _SHARED[dimension if stride == 0 and name in "kv" else "seq"].format(name=name)
-            raise ValueError(
-                f"{name}.stride(): got {stride} for {dimension} ({kind}), expected at least head_dim = {head_dim}; "
-                f"{shared}"
-            )
+            is_shared = stride == 0 and name in "kv"
+            got = f"{stride} for {dimension} ({'overlapping rows' if stride else 'expanded'})"
+            do = _SHARED.get(dimension, contiguous).format(name=name) if is_shared else contiguous
+            raise _wrong(f"{name}.stride()", got, f"at least head_dim = {head_dim}", do)
         if stride % elements:
-            raise ValueError(
-                f"{name}.stride(): got {stride} for {dimension}, expected a multiple of {elements} elements "
-                f"({ALIGNMENT} bytes); pass {name}.contiguous()"
-            )
+            expected = f"a multiple of {elements} elements ({ALIGNMENT} bytes)"
+            raise _wrong(f"{name}.stride()", f"{stride} for {dimension}", expected, contiguous)
     if not by_tma and (last := (tensor.shape[2] - 1) * tensor.stride(2) + head_dim - 1) >= INT32_LIMIT:
-        raise ValueError(
-            f"{name}.stride(): got a last offset of {last} elements inside one head, expected below {INT32_LIMIT} "
-            f"(int32); pass {name}.contiguous() in (batch, heads, seq, head_dim) or a shorter sequence"
-        )
+        do = f"{contiguous} in (batch, heads, seq, head_dim) or a shorter sequence"
+        got = f"a last offset of {last} elements inside one head"
+        raise _wrong(f"{name}.stride()", got, f"below {INT32_LIMIT} (int32)", do)
     check_address(name, tensor)
 
 
 def check_address(name: str, tensor: Tensor) -> None:
-    if tensor.data_ptr() % ALIGNMENT:
-        raise ValueError(
-            f"{name}.data_ptr(): got {tensor.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}, "
-            f"expected aligned to {ALIGNMENT} bytes; pass {name}.clone()"
-        )
+    if past := tensor.data_ptr() % ALIGNMENT:
+        got = f"{past} bytes past a multiple of {ALIGNMENT}"
+        raise _wrong(f"{name}.data_ptr()", got, f"aligned to {ALIGNMENT} bytes", f"pass {name}.clone()")
 
 
 def _check_overlap_within(o: Tensor) -> None:
@@ -279,10 +256,8 @@ def _check_overlap_within(o: Tensor) -> None:
     steps = zip(o.stride(), o.shape[:-1], _DIMENSIONS[:-1], strict=False)
     for stride, size, dimension in sorted(step for step in steps if step[1] > 1):
         if stride < covered:
-            raise ValueError(
-                f"o.stride(): got {stride} for {dimension} (o overlaps itself), expected at least {covered}; "
-                "allocate it with torch.empty_like"
-            )
+            got = f"{stride} for {dimension} (o overlaps itself)"
+            raise _wrong("o.stride()", got, f"at least {covered}", "allocate it with torch.empty_like")
         covered += (size - 1) * stride
 
 
@@ -296,10 +271,8 @@ def _check_aliasing(tensors: dict[str, Tensor]) -> None:
         for name, (other_begin, other_end) in extents.items():
             apart = name == output or begin >= other_end or other_begin >= end
             if not apart and _share_elements(tensors[output], tensors[name]):
-                raise ValueError(
-                    f"{output}: got memory that overlaps {name}, expected memory of its own; "
-                    f"allocate it with torch.empty_like"
-                )
+                got = f"memory that overlaps {name}"
+                raise _wrong(output, got, "memory of its own", "allocate it with torch.empty_like")
 
 
 def _share_elements(one: Tensor, other: Tensor) -> bool:
@@ -342,7 +315,5 @@ def check_capability(technique: Technique | None, capability: tuple[int, int] | 
     got = f"{capability[0]}.{capability[1]}"
     expected = ", ".join(f"{major}.x" for major in majors)
     age = "too old" if capability[0] < min(majors) else "without these instructions"
-    raise ValueError(
-        f"GPU: got compute capability {got}, {age} for {technique.name} ({technique.ladder}), "
-        f"expected one of {expected}; `twinkernels list` shows what runs where"
-    )
+    got = f"compute capability {got}, {age} for {technique.name} ({technique.ladder})"
+    raise _wrong("GPU", got, f"one of {expected}", "`twinkernels list` shows what runs where")
