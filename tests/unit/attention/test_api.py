@@ -40,69 +40,58 @@ def strided(*strides: int) -> torch.Tensor:
     return torch.empty_strided((2, 2, 96, 64), strides, dtype=torch.bfloat16)
 
 
-class Subtracted(torch.Tensor):
+class Subclass(torch.Tensor):
     """A subclass is a tensor like any other."""
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        ({"q": [[1.0]]}, TypeError, "q: got list, expected a torch.Tensor"),
-        ({"v": None}, TypeError, "v: got NoneType, expected a torch.Tensor"),
-        (tensors(dtype=torch.float32), TypeError, r"q.dtype: got torch.float32, expected torch.float16 or torch.bfl"),
-        (
-            {"k": tensors(dtype=torch.float16)["k"]},
-            TypeError,
-            r"k.dtype: got torch.float16, expected torch.bfloat16 as",
-        ),
+PADDED = {80: 128, 96: 128, 112: 128, 192: 256}
+BAD = {
+    TypeError: [
+        ({"q": [[1.0]]}, "q: got list, expected a torch.Tensor"),
+        ({"v": None}, "v: got NoneType, expected a torch.Tensor"),
+        (tensors(dtype=torch.float32), r"q.dtype: got torch.float32, expected torch.float16 or torch.bfl"),
+        ({"k": tensors(dtype=torch.float16)["k"]}, r"k.dtype: got torch.float16, expected torch.bfloat16 as"),
+        ({"scale": [0.1]}, "scale: got list, expected a float"),
+        ({"causal": 1}, "causal: got int, expected True or False"),
+    ],
+    ValueError: [
         *(
             (
-                tensors(head_dim=head_dim),
-                ValueError,
-                rf"q.shape: got head_dim = {head_dim}, expected one of \(64, 128, 256\) for flagship; pad q, k and v "
-                rf"with zeros to {wider} columns .*, pass scale = {head_dim} \*\* -0.5, and take the first {head_dim}",
+                tensors(head_dim=size),
+                rf"q.shape: got head_dim = {size}, expected one of \(64, 128, 256\) for flagship; pad q, k and v "
+                rf"with zeros to {wider} columns .*, pass scale = {size} \*\* -0.5, and take the first {size}",
             )
-            for head_dim, wider in ((80, 128), (96, 128), (112, 128), (192, 256))
+            for size, wider in PADDED.items()
         ),
-        (tensors(head_dim=0), ValueError, r"q.shape: got head_dim = 0, expected one of \(64, 128, 256\) for flagship$"),
-        ({"k": tensors(device="meta")["k"]}, ValueError, "k.device: got meta, expected cpu as q"),
-        (tensors(heads=5), ValueError, "k.shape: got 2 heads, expected a divisor of q's 5 heads"),
-        (tensors(heads_kv=0), ValueError, "k.shape: got 0 heads, expected a divisor of q's 4 heads"),
-        ({"q": torch.zeros(2, 80, 64).bfloat16()}, ValueError, r"q.dim\(\): got 3 with shape \(2, 80, 64\), expected"),
-        ({"k": torch.zeros(2, 2, 64, 96).bfloat16().mT}, ValueError, r"k.stride\(-1\): got 96, expected 1"),
-        (
-            {"v": torch.zeros(2, 2, 96, 68).bfloat16()[..., :64]},
-            ValueError,
-            r"v.stride\(\): got 68 for seq, expected a m",
-        ),
-        ({"k": strided(6144, 6144, 0, 1)}, ValueError, r"k.stride\(\): got 0 for seq \(exp.*; pass k.contiguous\(\)$"),
-        (
-            {"k": strided(6144, 0, 64, 1)},
-            ValueError,
-            r"k.stride\(\): got 0 for heads .*; pass fewer heads_kv, k\[:, :1",
-        ),
-        ({"v": strided(0, 6144, 64, 1)}, ValueError, r"v.stride\(\): got 0 for batch .*; pass v\[:1\] with q.trans"),
+        (tensors(head_dim=0), r"q.shape: got head_dim = 0, expected one of \(64, 128, 256\) for flagship$"),
+        ({"k": tensors(device="meta")["k"]}, "k.device: got meta, expected cpu as q"),
+        (tensors(heads=5), "k.shape: got 2 heads, expected a divisor of q's 5 heads"),
+        (tensors(heads_kv=0), "k.shape: got 0 heads, expected a divisor of q's 4 heads"),
+        ({"q": torch.zeros(2, 80, 64).bfloat16()}, r"q.dim\(\): got 3 with shape \(2, 80, 64\), expected"),
+        ({"k": torch.zeros(2, 2, 64, 96).bfloat16().mT}, r"k.stride\(-1\): got 96, expected 1"),
+        ({"v": torch.zeros(2, 2, 96, 68).bfloat16()[..., :64]}, r"v.stride\(\): got 68 for seq, expected a m"),
+        ({"k": strided(6144, 6144, 0, 1)}, r"k.stride\(\): got 0 for seq \(exp.*; pass k.contiguous\(\)$"),
+        ({"k": strided(6144, 0, 64, 1)}, r"k.stride\(\): got 0 for heads .*; pass fewer heads_kv, k\[:, :1"),
+        ({"v": strided(0, 6144, 64, 1)}, r"v.stride\(\): got 0 for batch .*; pass v\[:1\] with q.trans"),
         (
             {"q": torch.zeros(2, 4, 1, 64).bfloat16().expand(2, 4, 2**26, 64)},
-            ValueError,
-            r"q.stride\(\): got 0 for seq \(expanded\)",  # and no output of 2^36 bytes before that
+            r"q.stride\(\): got 0 for seq \(expanded\)",  # before an output of 2^36 bytes is allocated
         ),
-        ({"scale": float("nan")}, ValueError, "scale: got nan, expected finite;"),
-        ({"scale": 1e-40}, ValueError, "scale: got 1e-40, expected 1.18e-38 to"),
-        ({"scale": [0.1]}, TypeError, "scale: got list, expected a float"),
-        ({"causal": 1}, TypeError, "causal: got int, expected True or False"),
-        ({"q": tensors()["q"].requires_grad_()}, ValueError, r"q.requires_grad: got True, .*; pass q.detach\(\)"),
-        ({"v": torch._neg_view(tensors()["v"])}, ValueError, "v: got a view that PyTorch has negated"),
-        ({}, ValueError, r"q.device: got cpu, expected a CUDA GPU \(Hopper\)"),
-        ({"k": torch.nested.nested_tensor([torch.zeros(2, 96, 64)])}, ValueError, "k: got a nested tensor, expected"),
-        (
-            {"v": torch.zeros(2, 2, 96, 64).to_sparse()},
-            ValueError,
-            "v.layout: got torch.sparse_coo, expected torch.strided",
-        ),
+        ({"scale": float("nan")}, "scale: got nan, expected finite;"),
+        ({"scale": 1e-40}, "scale: got 1e-40, expected 1.18e-38 to"),
+        ({"q": tensors()["q"].requires_grad_()}, r"q.requires_grad: got True, .*; pass q.detach\(\)"),
+        ({"v": torch._neg_view(tensors()["v"])}, "v: got a view that PyTorch has negated"),
+        ({}, r"q.device: got cpu, expected a CUDA GPU \(Hopper\)"),
+        ({"k": torch.nested.nested_tensor([torch.zeros(2, 96, 64)])}, "k: got a nested tensor, expected"),
+        ({"v": torch.zeros(2, 2, 96, 64).to_sparse()}, "v.layout: got torch.sparse_coo, expected torch.strided"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong", "words"), [(error, *one) for error, several in BAD.items() for one in several]
 )
-def test_bad_input_ends_in_a_sentence(wrong: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_bad_input_ends_in_a_sentence(error: type[Exception], wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(error, match=f"^{words}"):
         flash_attention(**(tensors() | wrong))
 
@@ -211,7 +200,7 @@ def test_only_a_call_that_would_lose_a_gradient_is_refused(gpu: Gpu) -> None:
         with context:
             o, lse = flash_attention(**parameters)
         assert {o.requires_grad, lse.requires_grad} == {False}
-    flash_attention(**{name: tensor.as_subclass(Subtracted) for name, tensor in tensors().items()})
+    flash_attention(**{name: tensor.as_subclass(Subclass) for name, tensor in tensors().items()})
     with pytest.raises(ValueError, match=r"^q.requires_grad: got True, expected False or torch.no_grad"):
         flash_attention(**parameters)
     assert len(gpu.kernel.launches) == 3
