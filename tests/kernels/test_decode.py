@@ -1,4 +1,4 @@
-"""The ladder `decode` where the keys are cut into parts: right, in any order of blocks, and the workspace zero again."""
+"""The ladder `decode` where the keys are cut into parts: right in any order of blocks, and the workspace zero again."""
 
 from __future__ import annotations
 
