@@ -124,7 +124,7 @@ def test_other_lengths_find_what_whole_tiles_do_not(kernel: type[Tiled]) -> None
     assert finds(kernel(), OPERATOR.other_problems)
 
 
-@pytest.mark.parametrize("block_n", [16, 64, 128, 256])
+@pytest.mark.parametrize("block_n", [64, *(pytest.param(size, marks=pytest.mark.slow) for size in (16, 128, 256))])
 def test_a_right_kernel_is_right_on_a_cpu(block_n: int) -> None:
     kernel = Tiled()
     kernel.block_n = block_n

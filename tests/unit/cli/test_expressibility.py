@@ -51,6 +51,7 @@ def compiled_by(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], **o
     return asked
 
 
+@pytest.mark.slow
 def test_missing_compiles_what_has_no_current_row_in_any_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": True)
     every = survey.todo(CLAIMS, (*VERSIONS["triton"], ""))
