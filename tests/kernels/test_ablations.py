@@ -146,22 +146,6 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
     assert code["spill_bytes"] == 0
 
 
-def test_make_test_sees_every_ablation_at_every_tile_at_which_it_is_timed() -> None:
-    seen = {
-        (one.values[0][0].technique, one.values[0][0].problem, one.values[0][0].tile)
-        for one in cells()
-        if not one.marks
-    }
-    names = {one.name for one in ABLATIONS}
-    timed = {
-        (name, problem, tile)
-        for name, problem, tile in TIMED
-        if name in names and tile and not techniques.unsupported(techniques.get(name), "cuda", problem, tile)
-    }
-    assert timed <= seen
-    assert {name for name, *_ in timed} == names
-
-
 def test_a_static_order_keeps_no_counter() -> None:
     case = Case("test", "without_counter", "cuda", problem_of(128, False), SQUARE)
     assert build.load(case, on="cpu").workspace_bytes == 0

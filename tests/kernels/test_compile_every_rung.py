@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,23 +108,6 @@ def test_programs_chosen_by_the_commit_compile_to_what_is_locked() -> None:
             if said != programs[program]:
                 wrong.append(f"{key[0]} {key[1]} {' '.join(program)}: {said}")
     assert not wrong
-
-
-@pytest.mark.parametrize("edited", ["the kernel", "a header"])
-def test_rows_prove_nothing_of_what_was_edited(tmp_path: Path, edited: str) -> None:
-    """All cells of one kernel are compiled again, or of every one that includes the header."""
-    before = {cell for cell in CELLS if proven.compiled(cell)}
-    name = next((cell[0].technique for cell in CELLS if cell in before and cell[0].backend == "cuda"), None)
-    if name is None:
-        pytest.skip("no row proves a CUDA kernel here")
-    kernel = f"cuda_kernels/{techniques.get(name).path}.cu"
-    file = "cuda_kernels/attention/attention.cuh" if edited == "a header" else kernel
-    concerned = {cell for cell in CELLS if proven.uses(cell, file)}
-    assert before & concerned
-    with proven.edited(tmp_path, file):
-        assert {cell for cell in CELLS if proven.compiled(cell)} == before - concerned
-        assert unproven(CELLS) >= concerned
-    assert {cell for cell in CELLS if proven.compiled(cell)} == before
 
 
 def test_rows_of_another_compiler_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

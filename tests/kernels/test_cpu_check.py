@@ -19,7 +19,7 @@ from harness.catalog import sources
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import TECHNIQUES
-from harness.measure import arenas, service, worker
+from harness.measure import arenas, process, service, worker
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Verdict
 from harness.rows import tables
@@ -88,7 +88,7 @@ def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:
     error = type(
         "Diagnosed", (Exception,), {"lines": ["race: two warps [x.cu:3 st_shared, block (0, 0, 0), warp 1, lane 2]"]}
     )()
-    fields = service._diagnosis(error)
+    fields = process._diagnosis(error)
     assert fields["check"] == "race"
     row = {"kind": "gate", "technique": "x", "backend": "cuda", "problem": PROBLEM.to_dict()}
     row |= {"status": "launch_error", "reason": "race", "details": {"diagnosis": fields["diagnosis"]}}

@@ -174,17 +174,6 @@ def test_the_flagship_reduces_before_the_wait_and_has_exponentials_there(one: Ce
     assert found["under_products"]["exponentials"] >= LEAST_EXPONENTIALS, found["sequence"]
 
 
-def test_every_tile_of_the_tables_is_among_them() -> None:
-    names, problem = {rung.name for rung in RUNGS}, COMMITTED[0][0].problem
-    read = [one for path in tiles.folder("attention").glob("*.toml") for one in tiles.read(path)]
-    mine = [one for one in read if one.backend == "cuda" and one.technique in names]
-    assert {"flagship", "wgmma"} <= {one.technique for one in mine}
-    held = {(origin(case), case.problem.cells[-1], case.tile) for case, _ in COMMITTED}
-    for one in mine:
-        program = origin(Case("inspect", one.technique, "cuda", problem, one.tile))
-        assert (program, "-".join(one.cell.split("-")[:2]), one.tile) in held, one
-
-
 def test_every_kernel_of_the_ladder_is_among_them() -> None:
     kernels = {path.stem for path in (sources.ROOT / "cuda_kernels/attention/hopper").glob("*.cu")}
     assert kernels == {rung.name for rung in RUNGS}

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cuda_kernels import build, toolchain
-from harness import operators
 from harness.build.cuda import constants, cuda_compiler
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
@@ -97,30 +92,6 @@ def compiler(cell: Cell) -> tuple[str, ...]:
         here = cuda_compiler(SimpleNamespace(flags=build.flags(arch, constants(case))))
         return here["front_end"], here["ptxas"], here["flags"]
     return f"triton {version('triton')}", _triton_ptxas(arch)
-
-
-def uses(cell: Cell, file: str) -> bool:
-    """Whether a file of the checkout is among the sources of the cell's kernel."""
-    kernel = techniques.get(cell[0].technique or "").path
-    return sources.ROOT / file in sources.files(cell[0].backend, kernel)
-
-
-@contextmanager
-def edited(folder: Path, file: str) -> Iterator[None]:
-    """What rows prove of a copy of the kernels in `folder`, in which the code of one file is another."""
-    for room in ("cuda_kernels", "triton_kernels"):
-        shutil.copytree(sources.ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / file).write_text((folder / file).read_text() + "\nint another_line;\n")
-    told = (rows, _source, _compiled)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators, "root", lambda name: folder)
-        for each in told:
-            each.cache_clear()
-        try:
-            yield
-        finally:
-            for each in told:
-                each.cache_clear()
 
 
 def claim(each: Todo) -> bool:
