@@ -67,11 +67,21 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ran:
     return asked
 
 
-def test_every_command_explains_itself() -> None:
-    for name, command in cli.COMMANDS.items():
-        code, output = invoke(name, "--help")
-        assert code == 0
-        assert (command.__doc__ or "").split("\n")[0] in output
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    """An argument stands in the usage once and in capitals; an option lists its values."""
+    code, said = invoke(name, "--help")
+    assert (code, said) == invoke(name, "-h") == (0, said)
+    assert (cli.COMMANDS[name].__doc__ or "").split("\n")[0] in said
+    usage = re.search(r"Usage: .*? \[OPTIONS\](.*)", said)
+    assert usage
+    assert re.fullmatch(r"( (\[[A-Z|]+\]|\{[A-Z]+\}|[A-Z]+)(\.\.\.)?)*", usage[1].rstrip()), usage[0]
+    said = " ".join(said.split())
+    if name in ("check", "inspect", "bench", "tune", "sanitize"):
+        assert ("[TECHNIQUE|FILE]..." if name in ("check", "bench") else "[TECHNIQUE]...") in said
+        assert "Of cuda, triton, triton_native, gluon; repeat for several" in said
+    assert name != "bench" or all(peer in said for peer in operators.peers())
+    assert name != "run" or all(series in said for series in techniques.SERIES)
 
 
 def test_every_command_and_option_in_the_readme_exists() -> None:
@@ -808,23 +818,11 @@ def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     assert all(re.search(rf"{board} 0\.\d\d\d missed", causal) for board in ("board0", "board1", "board2"))
 
 
-def test_help_is_short_too_names_its_values_and_the_version_is_told() -> None:
-    for command in ((), ("bench",), ("run",)):
-        assert invoke(*command, "-h") == invoke(*command, "--help")
-    said = " ".join(invoke("bench", "-h")[1].split())
-    assert all(name in said for name in (*techniques.SERIES, *operators.peers()))
-    run = invoke("run", "-h")[1]
-    assert all(name in run for name in techniques.SERIES)
+def test_the_version_is_told() -> None:
+    assert invoke("-h") == invoke("--help")
     version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version
     assert invoke("--version") == (0, version[1] + "\n")
-
-
-@pytest.mark.parametrize("command", cli.COMMANDS)
-def test_an_argument_stands_in_the_usage_once_and_in_capitals(command: str) -> None:
-    usage = re.search(r"Usage: .*? \[OPTIONS\](.*)", invoke(command, "-h")[1])
-    assert usage, command
-    assert re.fullmatch(r"( (\[[A-Z|]+\]|\{[A-Z]+\}|[A-Z]+)(\.\.\.)?)*", usage[1].rstrip()), usage[0]
 
 
 @pytest.mark.parametrize(
@@ -842,15 +840,6 @@ def test_a_shell_completes_names(words: tuple[str, ...], begun: str, offered: se
     command = typer.main.get_command(cli.app)
     completion = BashComplete(command, {}, "twinkernels", "_TWINKERNELS_COMPLETE")
     assert {item.value for item in completion.get_completions(list(words), begun)} == offered
-
-
-@pytest.mark.parametrize("command", ["check", "inspect", "bench", "tune", "sanitize"])
-def test_help_lists_the_values_of_an_option(command: str) -> None:
-    said = " ".join(invoke(command, "--help")[1].split())
-    assert ("[TECHNIQUE|FILE]..." if command in ("check", "bench") else "[TECHNIQUE]...") in said
-    assert "Of cuda, triton, triton_native, gluon; repeat for several" in said
-    if command == "bench":
-        assert all(peer in said for peer in operators.peers())
 
 
 @pytest.mark.parametrize("columns", [60, 80])
