@@ -32,7 +32,7 @@ SWIZZLE = "shared memory without bank conflicts"
 """Of CUDA kernels, whose addresses a CPU counts: a swizzle, or padding."""
 PRODUCTS = ("HGMMA", "HMMA", "FFMA")
 """Instructions that multiply; of those that a kernel has the first counts."""
-PLACES = {technique.name: place for place, technique in enumerate(techniques.TECHNIQUES)}
+PLACES = {technique.name: place for place, technique in enumerate(techniques.rungs())}
 Conflicts = dict[tuple[str, str], int | None]
 """(technique, backend) -> the CPU's count of bank conflicts."""
 
@@ -62,12 +62,13 @@ def candidates(row: Row, recorded: Iterable[Row]) -> list[Technique]:
     mine = {*features(row)} - {SWIZZLE}
     apart: dict[str, int] = {}
     for other in recorded:
-        if _is_rung(other) and other["backend"] == "cuda":
+        if _is_rung(other) and other["backend"] == "cuda" and _cell(other)[0] == _cell(row)[0]:
             name = other["technique"]
             differing = len(mine ^ ({*features(other)} - {SWIZZLE}))
             apart[name] = min(differing, apart.get(name, differing))
     least = min(apart.values(), default=0)
-    return [technique for technique in techniques.TECHNIQUES if apart.get(technique.name) == least]
+    its = reading.problem_of(row).operator
+    return [one for one in techniques.rungs() if one.operator == its and apart.get(one.name) == least]
 
 
 def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
@@ -97,7 +98,8 @@ def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
     if not alike:
         return None
     found = min(alike, key=rank)
-    technique, its = techniques.get(found["technique"]), features(found)
+    technique = techniques.get(f"{reading.problem_of(found).operator}/{found['technique']}")
+    its = features(found)
     return Resemblance(
         technique,
         found,
@@ -131,7 +133,7 @@ def _next(
 
     todo, lacking = [technique], list[Technique]()
     for done in todo:
-        for child in (other for other in techniques.TECHNIQUES if techniques.parent(other) == done):
+        for child in (other for other in techniques.rungs() if techniques.parent(other) == done):
             (todo if has(child) else lacking).append(child)
     order = [name for name, _ in fastest.of_table(table("timing", recorded), reading.problem_of(row))]
     ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))

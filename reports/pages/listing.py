@@ -129,7 +129,7 @@ def _is_code(line: str) -> bool:
 def _program(technique: Technique, language: str) -> Technique:
     """The technique whose file holds the program of this twin: its own, or the one at the end of its re-exports."""
     while name := sources.same_program(technique.path, language):
-        technique = techniques.get(name)
+        technique = techniques.get(f"{technique.operator}/{name}")
     return technique
 
 
