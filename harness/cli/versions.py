@@ -264,7 +264,7 @@ def explained(one: Difference, first: str, version: str) -> list[Any]:
         for which, (number, line) in zip((first, version), one.ttgir, strict=True):
             shown.append(Text(f"  {which} line {number}: {line}"))
     else:
-        shown.append(Text("TTGIR is the same: LLVM or ptxas made the difference"))
+        shown.append(Text("TTGIR has the same operations: LLVM or ptxas made the difference"))
     return shown
 
 

@@ -133,14 +133,17 @@ def _parting(one: str, other: str) -> tuple[tuple[int, str], tuple[int, str]] | 
 
 def _operations(ttgir: str) -> list[tuple[int, str, str]]:
     """(number, line, what is compared of it) of each operation: no place in the source, no list of options, no head of
-    a function, no constant (compilers order them differently), and one spelling of a descriptor's type."""
-    found = []
+    a function, and one spelling of a descriptor's type. Constants come last and sorted: compilers order them
+    differently."""
+    found: list[tuple[int, str, str]] = []
+    constants: list[tuple[int, str, str]] = []
     for number, line in enumerate(ttgir.splitlines(), 1):
         plain = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", line).strip()
-        if plain and not re.match(r"#loc|module attributes|tt\.func|%\S+ = arith\.constant", plain):
+        if plain and not re.match(r"#loc|module attributes|tt\.func", plain):
             spelled = re.sub(r"tensordesc<tensor<([^<>]*)>>", r"tensordesc<\1>", plain)
-            found.append((number, plain, re.sub(r"%[\w#.]+", "%", spelled)))
-    return found
+            one = number, plain, re.sub(r"%[\w#.]+", "%", spelled)
+            (constants if "= arith.constant" in plain else found).append(one)
+    return [*found, *sorted(constants, key=lambda one: one[2])]
 
 
 def is_known(version: str) -> bool:
