@@ -145,6 +145,14 @@ def _diagnosis(error: BaseException) -> dict[str, Any]:
     return {"check": lines[0].partition(":")[0], "diagnosis": lines} if lines else {}
 
 
+def told(error: Exception, stage: str) -> tuple[str, str, dict[str, Any]]:
+    """Status, reason, and what a row says beside, of an error at a stage."""
+    try:
+        return status_of(error, stage), _reason(error), _diagnosis(error)
+    except Exception as another:  # its words may be a user's code, too
+        return "launch_error", f"{type(error).__name__}, whose words raise {type(another).__name__}", {}
+
+
 def serve(descriptor: int, make: Callable[[Connection, Watch], Process], deadlines: Deadlines) -> None:
     """Answers requests until whoever asks hangs up."""
     os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
@@ -172,10 +180,6 @@ def serve(descriptor: int, make: Callable[[Connection, Watch], Process], deadlin
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
-            try:
-                said = status_of(error, process.stage), _reason(error), _diagnosis(error)
-            except Exception as another:  # its words may be a user's code, too
-                said = "launch_error", f"{type(error).__name__}, whose words raise {type(another).__name__}", {}
-            process.say("failed", said)
+            process.say("failed", told(error, process.stage))
         else:
             process.say("done", token, answer)

@@ -40,7 +40,9 @@ class Here(Worker):
             raise
         except Exception as error:
             stage = self._service.stage
-            fields = {"status": process.status_of(error, stage), "reason": str(error), "details": {"stage": stage}}
+            status, reason, more = process.told(error, stage)
+            fields = {"status": status, "reason": reason, **{n: more.pop(n) for n in ("check",) if n in more}}
+            fields["details"] = {"stage": stage, **more}
             raise Failed(fields, self._label, stage, {}) from error
 
     def kill(self) -> None:
