@@ -94,7 +94,7 @@ ROOMS = {
             *("torch", "triton", "triton_kernels.attention.specialization", "triton_kernels.gluon_names"),
             *("triton_kernels.attention.gluon_warpgroups", "triton_kernels.attention.gluon_pipeline"),
             "triton_kernels.attention.packed_rows",
-            *("triton_kernels.gemm.specialization", "triton_kernels.gemm.epilogue"),
+            *("triton_kernels.gemm.specialization", "triton_kernels.gemm.epilogue", "triton_kernels.gemm.gluon_tiles"),
         ),
     ),
     "harness.operators": Row(

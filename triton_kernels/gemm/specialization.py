@@ -110,9 +110,17 @@ class Twin:
 
     def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
         """The arguments that the kernel's parameters name. Raises KeyError for a parameter that is none of them."""
+        offered = self.offered(tensors, epilogue, tile)
+        for name, rows in (("a", tile.block_m), ("b", tile.block_n)):
+            if f"{name}_desc" in self.kernel.arg_names:
+                offered[f"{name}_desc"] = describe(tensors[name], rows, tile)
+        return {name: offered[name] for name in self.kernel.arg_names}
+
+    def offered(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
+        """What a kernel may ask for, but for descriptors."""
         a, b, c = (tensors[name] for name in "abc")
         m, k, n, step = a.shape[0], a.shape[1], b.shape[0], block_k(tile)
-        offered = {
+        return {
             **{f"{name}_ptr": tensors.get(name) for name in ("a", "b", "bias", "c")},
             **{f"{name}_stride": tensor.stride(0) for name, tensor in (("a", a), ("b", b), ("c", c))},
             "m": m,
@@ -124,11 +132,12 @@ class Twin:
             "EVEN": m % tile.block_m == 0 and n % tile.block_n == 0 and k % step == 0,
             "EPILOGUE": epilogue,
         }
-        for name, tensor, rows in (("a", a, tile.block_m), ("b", b, tile.block_n)):
-            if f"{name}_desc" in self.kernel.arg_names:
-                stride = tensor.stride(0) if tensor.shape[0] > 1 else tensor.shape[1]
-                offered[f"{name}_desc"] = TensorDescriptor(tensor, list(tensor.shape), [stride, 1], [rows, step])
-        return {name: offered[name] for name in self.kernel.arg_names}
+
+
+def describe(tensor: torch.Tensor, rows: int, tile: Any) -> TensorDescriptor:
+    """A descriptor, made on the host, of a matrix whose boxes have so many rows and BLOCK_K columns."""
+    stride = tensor.stride(0) if tensor.shape[0] > 1 else tensor.shape[1]
+    return TensorDescriptor(tensor, list(tensor.shape), [stride, 1], [rows, block_k(tile)])
 
 
 def meta_tensors(problem: Any) -> dict[str, torch.Tensor]:

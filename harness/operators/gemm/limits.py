@@ -71,5 +71,6 @@ WARPGROUP_TILES = Limit(
 )
 PLAIN = (WHOLE_TILES, POWER_OF_TWO)
 MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
-WARPGROUPS = (POWER_OF_TWO, WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+_OF_WARPGROUPS = (WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+WARPGROUPS = (POWER_OF_TWO, *_OF_WARPGROUPS, *(Limit("gluon", one.reason, one.applies) for one in _OF_WARPGROUPS))
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""

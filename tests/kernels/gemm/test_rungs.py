@@ -72,8 +72,9 @@ def test_a_triton_twin_is_right_in_the_interpreter(technique: Technique) -> None
 
 CELLS = [
     (technique, backend, arch)
-    for backend in ("cuda", "triton")
+    for backend in techniques.LANGUAGES
     for technique in programs(backend)
+    if sources.has_series(backend, technique.path)
     for ladder in operators.get("gemm").ladders
     if ladder.name == technique.ladder
     for arch in ladder.archs
