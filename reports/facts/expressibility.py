@@ -15,7 +15,7 @@ WORDS: dict[str | None, str] = {
     "hint": "hint",
     "hatch": "hatch",
     "inexpressible": "impossible",
-    None: "not probed",
+    None: "not graded yet",
 }
 """Grade -> the word beside its mark."""
 LONG = {

@@ -32,7 +32,7 @@ SWIZZLE = "shared memory without bank conflicts"
 """Of CUDA kernels, whose addresses a CPU counts: a swizzle, or padding."""
 PRODUCTS = ("HGMMA", "HMMA", "FFMA")
 """Instructions that multiply; of those that a kernel has the first counts."""
-PLACES = {technique.name: place for place, technique in enumerate(techniques.rungs())}
+PLACES = {technique.name: place for place, technique in reversed([*enumerate(techniques.rungs())])}
 Conflicts = dict[tuple[str, str], int | None]
 """(technique, backend) -> the CPU's count of bank conflicts."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.rows import reading
@@ -62,7 +63,7 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
 
 def sees_copies(row: Row) -> bool:
     """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
-    technique = techniques.find(f"{row.get('operator')}/{row['technique']}")
+    technique = techniques.find(f"{row.get('operator') or operators.FIRST}/{row['technique']}")
     return row["tool"] != "racecheck" or not (
         technique and any(path.name == "tensor_map.cuh" for path in sources.files("cuda", technique.path))
     )

@@ -105,7 +105,7 @@ RUNNER = """
       end: edge(".first", "bottom"),
       sentence: edge(".first h1", "bottom"),
       bars: edge(".first figure", "top"),
-      matrix: edge(".first .marks", "top"),
+      matrix: edge(".first .choose", "top"),
     };
     // the whole page in view: only the width decides on the layout
     frame.style.height = inside.documentElement.scrollHeight + "px";

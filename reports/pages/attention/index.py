@@ -75,7 +75,7 @@ def _alike(grade: str) -> set[str]:
 def state(said: Said) -> tuple[str, str]:
     """(grade whose mark is drawn, who controls the technique), of three states."""
     if said.grade is None:
-        return "", "not probed"
+        return "", "not graded yet"
     return "hint" if said.grade == "automatic" else said.grade, STATES[said.grade]
 
 

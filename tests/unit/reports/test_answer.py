@@ -142,7 +142,10 @@ def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data:
     assert set(lines) == set(answer.DECIDING.values())
     padded, wide = lines["padded_rows"], lines["wide_tile"]
     assert padded.cost.program == "direct_rescale", "Triton's file runs that one: its time is no cost of padding"
-    assert [index.state(padded.said[name]) for name in ("triton", "cuda")] == [("hatch", "hatch"), ("", "not probed")]
+    assert [index.state(padded.said[name]) for name in ("triton", "cuda")] == [
+        ("hatch", "hatch"),
+        ("", "not graded yet"),
+    ]
     assert index.state(wide.said["cuda"]) == ("hint", "compiler")
     gate = synthetic.make("gate", "producer_consumer", "triton", synthetic.PROBLEMS[0], None)
     tile = techniques.reference_tile(techniques.get("producer_consumer"), 128).to_dict()
