@@ -114,6 +114,7 @@ build.build(folder / "site", **given, progress=lambda *_: None)
 """
 
 
+@pytest.mark.slow
 def test_a_timing_row_of_it_is_read_and_has_a_page(tmp_path: Path) -> None:
     assert run("-c", ROW, str(tmp_path)).split() == ["softmax-r4096-c96", "True", "True"]
     page = (tmp_path / "site/technique/online.html").read_text()

@@ -146,7 +146,7 @@ def test_no_false_alarm_at_any_length(causal):
         assert verdict.passed, f"{problem.slug}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("dtype", [pytest.param("fp16", marks=pytest.mark.slow), "bf16"])
 @pytest.mark.parametrize("distribution", inputs.DISTRIBUTIONS)
 @pytest.mark.parametrize("kernel", WRONG, ids=lambda kernel: kernel.__name__)
 def test_a_wrong_kernel_is_rejected_where_it_is_wrong(kernel, distribution, dtype):
