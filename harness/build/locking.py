@@ -13,7 +13,7 @@ from typing import Any
 from harness import operators
 from harness.build import compiling, machine_code
 from harness.build.cuda import constants
-from harness.build.triton import environment_of, twin_in
+from harness.build.triton import environment_of, specialized
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
@@ -184,9 +184,7 @@ def _specialization(case: Case, arch: str) -> str:
     """What tells one program of a kernel at a tile from another; for a Triton that is not installed, the problem."""
     if case.backend in techniques.AS_CUBINS:
         return case.problem.slug
-    assert case.technique is not None
-    file = sources.kernel_file(case.backend, techniques.at(case.technique, case.problem).path)
-    made = twin_in(file.relative_to(sources.ROOT).as_posix()).specialize(case.problem, None, case.tile, arch)
+    made = specialized(case, arch)
     return repr((made.signature, made.constexprs, made.attrs, vars(made.options), made.grid))
 
 

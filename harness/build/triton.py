@@ -101,21 +101,16 @@ def specialized(case: Case, arch: str) -> Any:
     return twin_of(case).specialize(case.problem, None, case.tile, arch)
 
 
-def twin_in(kernel_file: str) -> Any:
-    """What `specialize`s, `launch`es and says `workspace_bytes` of a kernel file (triton_kernels/ladder/name.py): its
-    `twin`, or its module where it has these three by themselves, as at earlier commits. Raises what importing raises.
-    """
-    module = importlib.import_module(".".join(Path(kernel_file).with_suffix("").parts))
-    return getattr(module, "twin", module)
-
-
 def twin_of(case: Case) -> Any:
-    """The `twin` of the case's kernel file. Raises what importing raises."""
+    """What `specialize`s, `launch`es and says `workspace_bytes` of the case: the `twin` of its kernel file, or the file
+    where it has these three itself. Raises what importing raises."""
     assert case.technique is not None
     technique = techniques.at(case.technique, case.problem)
     root = operators.root(technique.operator)
-    path = sources.kernel_file(case.backend, technique.path).relative_to(root).as_posix()
-    return twin_in(path if root == operators.ROOT else f"harness/operators/{technique.operator}/{path}")
+    path = sources.kernel_file(case.backend, technique.path).relative_to(root).with_suffix("")
+    package = () if root == operators.ROOT else ("harness", "operators", technique.operator)
+    module = importlib.import_module(".".join((*package, *path.parts)))
+    return getattr(module, "twin", module)
 
 
 def note_compile_time(*, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:
