@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from harness import cli, operators
 from harness.build import Case
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.entries import Experiment
 from harness.cli import options, output
@@ -99,7 +99,7 @@ def test_list_names_every_technique_and_experiment() -> None:
     code, output = invoke("list", "--json")
     answer = json.loads(output)
     assert code == 0
-    assert [row["name"] for row in answer["techniques"]] == NAMES
+    assert [row["name"] for row in answer["techniques"]] == [technique.name for technique in techniques.rungs()]
     ablations = {row["name"]: row["cuda"] for row in answer["ablations"]}
     assert ablations["without_turns"] == "cuda_kernels/attention/ablations/without_turns.patch"
     assert all((CHECKOUT / path).is_file() for path in ablations.values())
@@ -527,9 +527,9 @@ def test_a_declined_cell_says_why() -> None:
     assert (row["status"], "multiples of the tile" in row["reason"]) == ("unsupported", True)
 
 
-@pytest.mark.parametrize("name", options.experiments())
-def test_an_experiment_opens_with_its_question(name: str) -> None:
-    source = (CHECKOUT / "experiments" / "attention" / f"{name}.py").read_text()
+@pytest.mark.parametrize("file", experiments.files().values(), ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_an_experiment_opens_with_its_question(file: Path) -> None:
+    source = file.read_text()
     assert source.startswith('"""')
     assert source.partition("\n")[0].endswith("?")
     assert 'if __name__ == "__main__":' in source
@@ -563,8 +563,9 @@ def test_an_experiment_without_a_gpu_tells_what_is_recorded(name: str, tmp_path:
 
 
 def test_every_recorded_experiment_has_its_table() -> None:
-    for name in options.experiments():
-        files = list((CHECKOUT / "reports/recorded").glob(f"*/*/{name}/summary.csv"))
+    for file in experiments.files().values():
+        name = f"{file.parent.name}/{file.stem}"
+        files = list((CHECKOUT / "reports/recorded").glob(f"*/{name}/summary.csv"))
         lines = recorded(name)
         assert sum(line.startswith("Recorded on ") for line in lines) == len(files), name
 
