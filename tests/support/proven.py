@@ -120,9 +120,8 @@ def _triton_ptxas(arch: str) -> str:
 
 @cache
 def _source(technique: str, backend: str) -> str | None:
-    known = {one.name: one.path for one in techniques.kernels()}
     try:
-        return sources.source_sha256(backend, known[technique])
+        return sources.source_sha256(backend, techniques.get(technique).path)
     except (KeyError, FileNotFoundError):
         return None
 
