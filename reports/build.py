@@ -44,7 +44,13 @@ MENU = {
     "data.html": "Method and data",
 }
 """Kinds of pages, in this order."""
-SECTIONS = {"technique/": "techniques.html", "proof/": "techniques.html", "article/": "gap.html", "gap/": "gap.html"}
+SECTIONS = {
+    "index": "index.html",
+    "technique/": "techniques.html",
+    "proof/": "techniques.html",
+    "article/": "gap.html",
+    "gap/": "gap.html",
+}
 """How a page's path begins -> the entry of the menu that it belongs to, where that is not Method and data."""
 SUMMARY = "What can Triton not express, and what does it cost? Every optimization twice, measured."
 

@@ -119,7 +119,8 @@ def what(row: Mapping[str, Any]) -> str:
         return "sanitizer"
     if row["kind"] == "counters" and row.get("on") == "cpu":
         return "memory"
-    return str(row.get("purpose") or row["kind"])
+    purpose = row.get("purpose")  # another than those is no row, as its type says
+    return purpose if isinstance(purpose, str) and purpose in PURPOSES else str(row["kind"])
 
 
 def json_line(row: Mapping[str, Any]) -> str:

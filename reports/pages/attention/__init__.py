@@ -23,7 +23,9 @@ write_readme = readme.write_all
 
 def pages(rows: Rows) -> Iterator[Page]:
     """The first page first."""
-    yield Page("index.html", "attention/index.html", partial(index.page, rows))
+    gpus = index.gpus(rows)
+    for path, data in gpus.items():
+        yield Page(path, "attention/index.html", partial(index.page, rows, data, gpus))
     yield Page(gap.PATH, "attention/gap.html", partial(gap.page, rows))
     for start, terms in WAYS.items():
         for term in terms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -25,19 +26,33 @@ STATES = {
 LEGEND = {
     "direct": "you control it",
     "hint": "the compiler decides",
-    "hatch": "only by a hatch (inline PTX, edited IR), which compiles",
+    "hatch": "only by a hatch, which compiles",
     "inexpressible": "impossible",
 }
 
 
-def page(rows: Rows) -> dict[str, Any]:
-    data = rows.main
+def gpus(rows: Rows) -> dict[str, Dataset]:
+    """Path -> the dataset whose bars it shows: that of this machine first, if it timed CUDA and core Triton, then those
+    that are recorded."""
+    shown = []
+    for data in rows.fresh_first:
+        timed = {row.backend for row in data.counting(answer.LADDER)}
+        if "cuda" in timed and timed & {"triton", "triton_native"}:
+            shown.append(data)
+    first, *others = shown or [rows.main]
+    names = {f"index-{downloads.stem(data, 'bars')}.html": data for data in others}
+    return {"index.html": first, **names}
+
+
+def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
+    """`every`: what `gpus` gives, for the switch."""
     found = answer.answer(data)
     if found is None:
         return {"answer": None, "of_all": data.operator.techniques}
     deciding = answer.deciding(data, found.problem, rows.known)
     grades = {one.grade for line in deciding for one in line.said.values()}
     grid = answer.grid(data)
+    name = downloads.stem(data, "bars")
     table = [
         {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
         for bar in found.bars
@@ -61,9 +76,12 @@ def page(rows: Rows) -> dict[str, Any]:
         "where": where(data, found),
         "caption": provenance(data, found.rows),
         "command": command(found),
+        "gpus": every,
+        "stem": name,
+        "shown": data,
         "files": [
-            downloads.Download("answer", table, found.rows),
-            *([downloads.Download("grid", _grid(grid), _rows(grid))] if grid else []),
+            downloads.Download(f"answer-{name}", table, found.rows),
+            *([downloads.Download(f"grid-{name}", _grid(grid), _rows(grid))] if grid else []),
         ],
     }
 
