@@ -44,6 +44,8 @@ PACKAGES = {"site-packages", "dist-packages"}
 """Folders of packages, also of the Python that a virtual environment was made from."""
 INNERMOST = 4
 """Functions that a reason names of those that call each other; the log has all."""
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that have nothing to do sleep: those of one process would take the cores from the next one's."""
 SERVICE = "harness.measure.service"
 LOOK = 0.2
 """Seconds after which a process that says nothing is looked at: it may have ended."""
@@ -131,7 +133,7 @@ class Worker:
                     json.dumps(asdict(deadlines)),
                     *([str(log), *(["own"] if own else [])] if extra is None else extra),
                 ],
-                env={**os.environ, **environment, "PYTHONPATH": path},
+                env={**WAITING, **os.environ, **environment, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
