@@ -140,7 +140,7 @@ def test_the_site_has_its_kinds_of_pages(pages: dict[str, str]) -> None:
     own = {name for name in pages if name.startswith(("findings", "learn", "proof/", "gap/"))}
     expected = {name for name in build.MENU if not name.startswith(("findings", "learn"))}
     expected |= {"evidence/correctness.html", "regressions.html"}
-    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "judging", "reading")}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "judging", "reading", "verifying")}
     expected |= {build.page_of(technique) for technique in techniques.rungs()}
     expected |= {f"article/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - own == expected
@@ -204,7 +204,7 @@ def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None
 
 def test_one_mark_says_on_every_page_that_two_kernels_were_never_timed_together(pages: dict[str, str]) -> None:
     assert re.search(r"<abbr title=\"never timed together[^>]*>~</abbr>1\.\d\d×", pages["techniques.html"])
-    assert "~ marks a ratio" in pages["guide/reading.html"]
+    assert "~ marks a ratio" in pages["guide/judging.html"]
 
 
 def test_the_files_of_an_experiment_have_what_counts(site: Path, data: Dataset) -> None:
