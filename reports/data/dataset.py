@@ -93,9 +93,13 @@ def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.Data
         return found
     here = frame.checkout_hashes()
     same = {twin for twin, source in hashes.items() if here.get(twin) == source}
-    twins = zip(found.technique, found.backend, found.source_sha256, found.current, strict=True)
+    names = [
+        techniques.qualified(name, of) if isinstance(name, str) else None
+        for name, of in zip(found.technique, found.operator, strict=True)
+    ]
+    twins = zip(names, found.backend, found.source_sha256, found.current, strict=True)
     given = [
-        not isinstance(name, str) or hashes.get((name, by)) == source or (current and (name, by) in same)
+        name is None or hashes.get((name, by)) == source or (current and (name, by) in same)
         for name, by, source, current in twins
     ]
     declined = found.current & (found.status == "unsupported")

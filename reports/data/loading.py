@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
-from harness.catalog import tiles
+from harness.catalog import techniques, tiles
 from harness.rows import frame, results
 from harness.rows.reading import Hashes
 from reports.data.dataset import KINDS, Dataset, Row, about, lines
@@ -80,8 +80,10 @@ def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
         about = table.technique.notna() & ((kind == "gate") | (table.get("purpose") == "timing"))
         rows = table[about].sort_values("time", kind="stable")
         found |= {
-            (name, by): source
-            for name, by, source in zip(rows.technique, rows.backend, rows.source_sha256, strict=True)
+            (techniques.qualified(name, of), by): source
+            for name, of, by, source in zip(
+                rows.technique, rows.operator, rows.backend, rows.source_sha256, strict=True
+            )
         }
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from harness.operators.gemm import titles
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import ANCHOR, LIBRARIES, PEERS
 from harness.operators.gemm.problem import Problem
@@ -58,5 +59,8 @@ OPERATOR = Operator(
         Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k
         Problem(1, 264, 8, "bf16", "bias", "fp32"),  # one row, one step of k
     ),
+    labels=titles.LABELS,
+    problem_title=titles.problem_title,
+    problem_order=titles.problem_order,
     promises=deferred("harness.operators.gemm.promises", "promises"),
 )

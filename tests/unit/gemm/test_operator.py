@@ -205,3 +205,9 @@ def test_notes_predict_and_type_no_numbers() -> None:
         assert re.findall(r"^### (\w+)", text, flags=re.MULTILINE)[:3] == ["Prediction", "Outcome", "Explanation"]
         typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
         assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), technique.name
+
+
+def test_pages_call_problems_by_their_sizes() -> None:
+    titles = [GEMM.problem_title(Problem.parse(slug)) for slug in ("gemm-m64-n64-k64-bf16", "gemm-m1-n8-k8-fp16-gelu")]
+    assert titles == ["64 cubed  (bf16)", "1 x 8 x 8  (fp16, bias and GELU)"]
+    assert sorted(SHAPES, key=GEMM.problem_order)[0] == Problem.square(16_384)
