@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -93,6 +94,11 @@ Stacks::Stacks(size_t count) : bytes_((count + 1) * STACK_BYTES) {
 Stacks::~Stacks() { munmap(mapped_, bytes_); }
 
 void prepare(Fiber& fiber, std::byte* record, void (*entry)()) {
+#ifdef __SANITIZE_ADDRESS__
+  // The thread before never returned from the last switch: marks around the locals of those frames are still there.
+  constexpr size_t FRAMES_BYTES = 16 * 1024;
+  __asan_unpoison_memory_region(record + STACK_BYTES - FRAMES_BYTES, FRAMES_BYTES);
+#endif
   auto* words = reinterpret_cast<uintptr_t*>(record + STACK_BYTES) - FRAME_WORDS;
   for (int i = 0; i < FRAME_WORDS; ++i) words[i] = 0;
   words[ENTRY_WORD] = reinterpret_cast<uintptr_t>(entry);
