@@ -583,10 +583,6 @@ class Dataset:
                 return float(run.tensor_tflops * scale)
         return None
 
-    def bandwidth(self) -> float | None:
-        """Bytes that DRAM moves in a second, None where it is not known."""
-        return next((run.bytes_per_s for run in self.environments.values() if run.bytes_per_s), None)
-
 
 def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """Key -> its rows, in the order in which they come."""

@@ -1,5 +1,4 @@
-"""Tiles: the reference, the best that both languages can express, the best of a language's own grid; and whether two
-kernels were tuned with like effort."""
+"""Tiles: the reference, the best that both languages can express, the best of a language's own grid."""
 
 from __future__ import annotations
 
@@ -12,19 +11,10 @@ from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
 
-UNLIKE = 2
-"""Factor between the numbers of tiles tried from which on it is told beside a ratio. Of the tiles that `tune` recorded
-on an H200 the best of a random half is 3% slower than the best of all in the median, which is how far boards differ."""
-
 
 def tried(data: Dataset, technique: str, backend: str, problem: Problem) -> int:
     """Of how many tiles the kernel has the best; 1 where nobody tuned it."""
     return tiles.pick(data.tried, technique, backend, problem) or 1
-
-
-def are_unlike(ours: int, theirs: int) -> bool:
-    """Whether one kernel was tuned so much more than the other that their ratio must say so."""
-    return max(ours, theirs) >= UNLIKE * min(ours, theirs)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.roofs import PEAK
-from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.prices import EXPERIMENT as GAP
 from harness.operators.protocol import Problem
 from harness.rows import reading
@@ -230,12 +229,6 @@ def newest_triton(data: Dataset) -> versions.Beside | None:
     """Core Triton's kernel by the newest Triton that was timed beside the installed one."""
     found = [one for one in versions.beside(data, VERSIONS) if one.backend.startswith("triton")]
     return max(found, key=lambda one: one.backend, default=None)
-
-
-def in_gluon() -> tuple[int, int]:
-    """How many techniques have a kernel in Gluon, and how many there are."""
-    own = [technique for technique in TECHNIQUES if technique.operator == "attention"]
-    return sum(sources.has_series("gluon", technique.path) for technique in own), len(own)
 
 
 def grid(data: Dataset) -> list[tuple[Problem, dict[str, Point]]]:
