@@ -181,7 +181,7 @@ def inherited(
             continue
         case = Case("tune", one.technique, one.backend, by_cell[one.cell], one.tile)
         program = origin(case, same_program)
-        for twin in operators.of(case.problem).techniques:
+        for twin in (rung for rung in techniques.rungs() if rung.operator == case.problem.operator):
             if twin.name == one.technique or not sources.has_series(one.backend, twin.path):
                 continue
             if techniques.unsupported(twin, one.backend, case.problem, one.tile):

@@ -156,11 +156,33 @@ def tuned(names: tuple[str, ...], path: Path, **options: Any) -> Path | None:
 @pytest.fixture
 def fakes() -> Iterator[None]:
     fake = (
-        Technique("right", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID}),
-        Technique("declines", "ampere", "a fake", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID[:1]}),
-        Technique("paced", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}),
-        Technique("paced_again", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}),
-        Technique("paced_once_more", "ampere", "a fake", mma="fma", tile={64: PACES[0]}, limits=(TOO_SMALL,)),
+        Technique(
+            "right", "ampere", "a fake", operator="attention", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID}
+        ),
+        Technique(
+            "declines", "ampere", "a fake", operator="attention", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID[:1]}
+        ),
+        Technique(
+            "paced", "ampere", "a fake", operator="attention", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}
+        ),
+        Technique(
+            "paced_again",
+            "ampere",
+            "a fake",
+            operator="attention",
+            mma="fma",
+            tile={64: PACES[0]},
+            grid={"cuda": PACES},
+        ),
+        Technique(
+            "paced_once_more",
+            "ampere",
+            "a fake",
+            operator="attention",
+            mma="fma",
+            tile={64: PACES[0]},
+            limits=(TOO_SMALL,),
+        ),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
