@@ -35,7 +35,7 @@ def compare(outputs: Mapping[str, torch.Tensor | None], expected: Expected, *, p
 def judge(o: torch.Tensor, lse: torch.Tensor | None, expected: Expected) -> Verdict:
     """The verdict on one output. Checks, in order: masked_rows, finite, max_error, rel_l2, lse."""
     difference = o.float() - expected.o
-    errors, floor = BlockNorms.of(difference), _floor(expected.size, o.dtype)
+    errors, floor = BlockNorms.of(difference), _floor(expected, o.dtype)
     visible = ~expected.hidden
     failure = (
         _check_hidden_rows(o, lse, expected.hidden)
@@ -57,7 +57,7 @@ def judge_peer(o: torch.Tensor, expected: Expected) -> Verdict:
 
     Where plain PyTorch is worse than the yardstick, the limits rest on it: a library may round the scores, too.
     """
-    difference, floor = o.float() - expected.o, _floor(expected.size, o.dtype)
+    difference, floor = o.float() - expected.o, _floor(expected, o.dtype)
     difference[:, :, expected.hidden] = 0.0
     errors = BlockNorms.of(difference)
     standard = BlockNorms(  # fmax, because a plain PyTorch that overflowed sets no standard
@@ -75,15 +75,16 @@ def _verdict(failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
     return Verdict(failure is None, check, reason, numerics)
 
 
-def _floor(size: BlockNorms, dtype: torch.dtype) -> BlockNorms:
+def _floor(expected: Expected, dtype: torch.dtype) -> BlockNorms:
     """What the limits allow beside the yardstick, which is 0 where all outputs fall on representable values.
 
     Max: half an ulp of the largest |O|, as its final rounding may go the other way. That is also more than fp32 scores
     summed in another order can move O: 1e-4 of it at the largest logits. L2: a sixteenth of a rounding per element.
+    Both grow by what rounded scores move where scores are larger than that.
     """
-    info = torch.finfo(dtype)
+    info, size, moved = torch.finfo(dtype), expected.size, expected.moved_by_scores
     exponent = torch.frexp(size.max_abs.clamp_min(info.tiny)).exponent - 1
-    return BlockNorms(torch.exp2(exponent) * info.eps / 2, size.l2 * info.eps / 32)
+    return BlockNorms(torch.exp2(exponent) * info.eps / 2 + size.max_abs * moved, size.l2 * (info.eps / 32 + moved))
 
 
 def _check_hidden_rows(o: torch.Tensor, lse: torch.Tensor | None, hidden: torch.Tensor) -> Failure | None:

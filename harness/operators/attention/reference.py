@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.operators.attention.inputs import FURTHER
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Sample
 
@@ -65,6 +66,9 @@ class Expected:
     lse: torch.Tensor
     """fp64 (batch, heads, seq_q)."""
     lse_tolerance: float
+    moved_by_scores: float
+    """The share of O by which fp32 roundings of the scores may move it: 0 but for the distributions FURTHER, whose
+    scores are so large that this is no longer small beside a rounding of P."""
     hidden: torch.Tensor
     """Rows that see no key: bool (seq_q,)."""
     size: BlockNorms
@@ -107,6 +111,7 @@ def exact(problem: Problem, sample: Sample) -> Expected:
         o=o,
         lse=lse.double(),
         lse_tolerance=2**-15 + problem.head_dim / 8 * torch.finfo(torch.float32).eps * largest_score,
+        moved_by_scores=torch.finfo(torch.float32).eps * largest_score if sample.distribution in FURTHER else 0.0,
         hidden=hidden,
         size=BlockNorms.of(o),
         yardstick=BlockNorms.of(rounded.float() - o),
