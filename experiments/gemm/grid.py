@@ -1,6 +1,6 @@
 """Is there a faster matrix product on this GPU than cuBLAS, and where?
 
-The best rung in each language runs against cuBLAS as torch.mm calls it, the best of cuBLASLt's heuristics, and
+The best rungs in each language run against cuBLAS as torch.mm calls it, the best of cuBLASLt's heuristics, and
 Inductor's Triton templates, on 26 shapes in bf16: squares, layers of language models, few rows, short and long k. Times
 are from a cool GPU with a cold L2 cache, for kernels and libraries alike.
 """
@@ -13,7 +13,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.shapes import SHAPES
 
-TECHNIQUES = ("two_consumers",)
+TECHNIQUES = ("two_consumers", "persistent")
 """Rungs that can be the fastest of their language."""
 
 EXPERIMENT = Experiment(

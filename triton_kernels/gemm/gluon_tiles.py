@@ -49,6 +49,12 @@ def accumulator(columns):
 
 
 @gluon.jit
+def count(m, n, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+    """The number of tiles of C."""
+    return (m + BLOCK_M - 1) // BLOCK_M * ((n + BLOCK_N - 1) // BLOCK_N)
+
+
+@gluon.jit
 def grouped_tile(number, m, n, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
     """The first row and column of the tile that a program takes: groups of GROUP_M rows of tiles, column by column."""
     tiles_m = (m + BLOCK_M - 1) // BLOCK_M

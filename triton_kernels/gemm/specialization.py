@@ -44,6 +44,20 @@ def tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     return (triton.cdiv(a.shape[0], tile.block_m) * triton.cdiv(b.shape[0], tile.block_n),)
 
 
+MULTIPROCESSORS_ELSEWHERE = 3
+"""Number of multiprocessors to assume without a GPU: few, so that a program gets several tiles there."""
+
+
+def multiprocessors(a: torch.Tensor) -> int:
+    """Number of multiprocessors of the GPU that a is on."""
+    return torch.cuda.get_device_properties(a.device).multi_processor_count if a.is_cuda else MULTIPROCESSORS_ELSEWHERE
+
+
+def persistent_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """One program per multiprocessor, but no more than tiles of C; each works on several tiles."""
+    return (min(*tiles(a, b, tile), multiprocessors(a)),)
+
+
 @dataclass(frozen=True)
 class Twin:
     """A kernel and how it is launched: the last statement of a kernel file.
@@ -52,12 +66,14 @@ class Twin:
     `a_stride`, `b_stride` and `c_stride` in elements between rows, tensor descriptors made on the host (`a_desc`,
     `b_desc`, of a tile's rows and BLOCK_K columns), the constants BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile
     divides m, n and k) and EPILOGUE: plain, bias or gelu. `options` turns a tile into compile options. With
-    `makes_descriptors` every program gets workspace for its own descriptors.
+    `makes_descriptors` every program gets workspace for its own descriptors. `grid` turns a, b and a tile into the
+    number of programs.
     """
 
     kernel: JITFunction | InterpretedFunction
     options: Callable[[Any], dict[str, Any]] = options
     makes_descriptors: bool = False
+    grid: Callable[[torch.Tensor, torch.Tensor, Any], tuple[int, ...]] = tiles
 
     def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
         """What `launch` compiles for `problem` on `arch` (such as sm_90a), with rows side by side.
@@ -78,7 +94,7 @@ class Twin:
         bind = create_function_from_signature(function.signature, function.params, backend)
         bound, kinds, extra = bind(**self.arguments(tensors, problem.epilogue, tile), **compile_options, debug=False)
         parsed, signature, constexprs, attrs = function._pack_args(backend, extra, bound, kinds, extra)
-        grid = tiles(tensors["a"], tensors["b"], tile)
+        grid = self.grid(tensors["a"], tensors["b"], tile)
         return Specialization(function, signature, constexprs, attrs, parsed, grid, target)
 
     def launch(
@@ -100,7 +116,7 @@ class Twin:
         if self.makes_descriptors:
             lend(workspace)
         tensors = {"a": a, "b": b, "c": c, **({} if bias is None else {"bias": bias})}
-        return self.kernel[tiles(a, b, tile)](**self.arguments(tensors, epilogue, tile), **self.options(tile))
+        return self.kernel[self.grid(a, b, tile)](**self.arguments(tensors, epilogue, tile), **self.options(tile))
 
     def workspace_bytes(self, problem: Any) -> int:
         """Bytes of workspace that `launch` needs; they must be zero before it and are zero after it."""

@@ -46,6 +46,13 @@ BOUNDS = (
 )
 BOUNDS += "col;\n  first"
 RAGGED = "m72-n136-k264-fp16"
+THREE_TILES = "m384-n256-k448-fp16"
+"""On the two multiprocessors of the CPU runtime: two waves."""
+NEXT_TILE = """  Ring ring;
+  for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
+    const Tile tile = grouped_tile(args, number);
+"""
+ZEROED = "    float c_regs[M_TILES][BLOCK_N / 2] = {};\n"
 
 WRONG = (
     Wrong(
@@ -147,6 +154,33 @@ WRONG = (
         "st_global(c, make_float2(cvt_f32(cvt_rn<Element>(first)), second));",
         "max_error",
         "m128-n256-k64-fp16-fp32",
+    ),
+    Wrong(
+        "last_wave_left_out",
+        "persistent",
+        "persistent_tiles.cuh",
+        "  params.tiles = tiles(params.tma.args);\n",
+        "  params.tiles = tiles(params.tma.args) / multiprocessors * multiprocessors;\n",
+        UNWRITTEN,
+        THREE_TILES,
+    ),
+    Wrong(
+        "sums_go_on_in_the_next_tile",
+        "persistent",
+        "hopper/persistent.cu",
+        NEXT_TILE + ZEROED,
+        ZEROED + NEXT_TILE,
+        "max_error",
+        THREE_TILES,
+    ),
+    Wrong(
+        "ring_restarts_with_each_tile",
+        "persistent",
+        "hopper/persistent.cu",
+        NEXT_TILE,
+        NEXT_TILE + "    ring = {};\n",
+        "wait_can_pass_early",
+        THREE_TILES,
     ),
 )
 

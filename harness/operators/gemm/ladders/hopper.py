@@ -69,4 +69,14 @@ TECHNIQUES = LADDER.rungs(
         limits=WARPGROUPS,
         general=True,
     ),
+    Technique(
+        "persistent",
+        "hopper",
+        "a block works on tile after tile: the next one loads during the epilogue",
+        builds_on=("two_consumers",),
+        builds_on_in={"triton": "tma_swizzle"},
+        mma="wgmma",
+        limits=WARPGROUPS,
+        general=True,
+    ),
 )
