@@ -21,18 +21,16 @@ Todo = tuple[Claim, Proof, str]
 """A proof of a claim, in one version."""
 
 
-def todo(claims: Iterable[Claim], versions: Iterable[str], newer: str | None = None) -> list[Todo]:
-    """Every proof of the claims in every one of `versions` for which the claim is made. A `newer` version, for which no
-    claim is made yet, is compared with those of the newest known."""
+def todo(claims: Iterable[Claim], versions: Iterable[str]) -> list[Todo]:
+    """Every proof of the claims, in every one of `versions` for which the claim is made."""
     versions = set(versions)
-    found: list[Todo] = []
-    for claim in claims:
-        versions_here = [version for version in claim.holds_for if version in versions]
-        newest = matrix.VERSIONS[claim.dialect][-1]
-        if newer and claim.dialect in ("triton", "gluon") and newest in claim.holds_for:
-            versions_here.append(newer)
-        found += [(claim, proof, version) for version in versions_here for proof in claim.proofs]
-    return found
+    return [
+        (claim, proof, version)
+        for claim in claims
+        for version in claim.holds_for
+        if version in versions
+        for proof in claim.proofs
+    ]
 
 
 def without_row(asked: Iterable[Todo], rows: Iterable[Mapping[str, Any]]) -> list[Todo]:

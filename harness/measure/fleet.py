@@ -96,7 +96,7 @@ class Work:
     on: str = "gpu"
     replicates: int = 1
     fields: Mapping[str, Any] | None = None
-    """What a row about a lost problem has beside its case: the tool of a sanitizer row, the assembler of a run."""
+    """What a row about a lost problem has beside its case, such as the assembler of a run."""
 
 
 def run(

@@ -29,7 +29,7 @@ from harness.cli import options, output
 from harness.inspection import survey
 from harness.machine import environment
 from harness.machine.terminal import Plain
-from harness.measure import effort
+from harness.measure import effort, session
 from harness.measure.fleet import Work
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.operator import OPERATOR
@@ -41,6 +41,7 @@ from tests.conftest import CHECKOUT
 from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support.checkout import copied, executable
+from tests.support.here import Here
 from tests.support.row_file import write
 
 pytestmark = pytest.mark.slow
@@ -877,6 +878,7 @@ def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, ran: Ran, 
 
 
 def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "Worker", Here)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     file, problem = CHECKOUT / "tests/support/own_kernels.py", ("--problem", "b1-h2-n128-d64-fp16-full")
     asked = (
