@@ -37,4 +37,9 @@ struct Ring {
   DEVICE void advance() {
     if (++stage == STAGES) stage = 0, phase ^= 1;
   }
+  DEVICE void advance(int steps) {
+    stage += steps;
+    phase ^= stage / STAGES & 1;
+    stage %= STAGES;
+  }
 };

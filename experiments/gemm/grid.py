@@ -13,7 +13,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.shapes import SHAPES
 
-TECHNIQUES = ("two_consumers", "persistent")
+TECHNIQUES = ("two_consumers", "persistent", "pingpong")
 """Rungs that can be the fastest of their language."""
 
 EXPERIMENT = Experiment(

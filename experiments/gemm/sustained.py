@@ -17,7 +17,7 @@ LEAST = 2**38
 EXPERIMENT = Experiment(
     name="sustained",
     problems=tuple(problem for problem in SHAPES if problem.flops >= LEAST),
-    techniques=("two_consumers", "persistent"),
+    techniques=("two_consumers", "persistent", "pingpong"),
     backends=("cuda", "triton", "gluon"),
     tiles=("best",),
     modes=("sustained",),

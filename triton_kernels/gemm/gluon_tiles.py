@@ -23,12 +23,15 @@ GELU_SCALE = gl.constexpr(-2.3022081987)
 @dataclass(frozen=True)
 class Twin(specialization.Twin):
     """A `specialization.Twin` whose kernel takes STAGES and GROUPS, the consumer warpgroups. Its descriptors carry the
-    layout in shared memory: the 128-byte swizzle, as wgmma reads it. A box of A has one group's rows."""
+    layout in shared memory: the 128-byte swizzle, as wgmma reads it. A box of A has one group's rows: all of the tile's
+    with `tile_each`, where every group has a tile to itself."""
+
+    tile_each: bool = False
 
     def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
         offered = self.offered(tensors, epilogue, tile)
         groups = tile.warps // 4
-        for name, rows in (("a", tile.block_m // groups), ("b", tile.block_n)):
+        for name, rows in (("a", tile.block_m if self.tile_each else tile.block_m // groups), ("b", tile.block_n)):
             plain = specialization.describe(tensors[name], rows, tile)
             offered[f"{name}_desc"] = TensorDescriptor(
                 plain.base, plain.shape, plain.strides, plain.block_shape, LAYOUT

@@ -74,3 +74,10 @@ MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
 _OF_WARPGROUPS = (WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
 WARPGROUPS = (POWER_OF_TWO, *_OF_WARPGROUPS, *(Limit("gluon", one.reason, one.applies) for one in _OF_WARPGROUPS))
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""
+_TILE_EACH = Limit(
+    "cuda",
+    "two warpgroups have a tile each, in the registers of their threads: warps must be 8, and block_m * block_n at "
+    "most 2048 * warps",
+    lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 2048 * tile.warps,
+)
+PINGPONG = (*WARPGROUPS, _TILE_EACH, Limit("gluon", _TILE_EACH.reason, _TILE_EACH.applies))

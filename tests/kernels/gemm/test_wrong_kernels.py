@@ -48,6 +48,8 @@ BOUNDS += "col;\n  first"
 RAGGED = "m72-n136-k264-fp16"
 THREE_TILES = "m384-n256-k448-fp16"
 """On the two multiprocessors of the CPU runtime: two waves."""
+TWO_TILES_EACH = "m512-n256-k448-fp16"
+"""For each of two warpgroups of each of two blocks."""
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
@@ -181,6 +183,42 @@ WRONG = (
         NEXT_TILE + "    ring = {};\n",
         "wait_can_pass_early",
         THREE_TILES,
+    ),
+    Wrong(
+        "turn_not_awaited",
+        "pingpong",
+        "hopper/pingpong.cu",
+        "    bar_sync(my_turn, TURN);\n",
+        "",
+        "wait_can_pass_early",
+        TWO_TILES_EACH,
+    ),
+    Wrong(
+        "other_tile_not_skipped",
+        "pingpong",
+        "hopper/pingpong.cu",
+        "    ring.advance(k_tiles);  // past the other warpgroup's tile\n",
+        "",
+        "copy_in_flight",
+        TWO_TILES_EACH,
+    ),
+    Wrong(
+        "released_while_multiplied",
+        "pingpong",
+        "hopper/pingpong.cu",
+        "wgmma_wait_group<1>();",
+        "wgmma_wait_group<2>();",
+        "race",
+        TWO_TILES_EACH,
+    ),
+    Wrong(
+        "stored_before_the_last_products",
+        "pingpong",
+        "hopper/pingpong.cu",
+        "    wgmma_wait_group<0>();\n",
+        "",
+        "wgmma_in_flight",
+        TWO_TILES_EACH,
     ),
 )
 

@@ -176,6 +176,8 @@ def test_a_gpu_without_the_instructions_is_refused() -> None:
         ("two_consumers", Tile(128, 192, 4, 8), None),
         ("two_consumers", Tile(128, 256, 5, 8), "shared memory"),
         ("two_consumers", Tile(256, 256, 2, 8), "block_m \\* block_n at most 4096"),
+        ("pingpong", Tile(128, 128, 5, 8), None),
+        ("pingpong", Tile(128, 256, 3, 8), "a tile each"),
         ("register_tiled", Tile(64, 64, 1, 8, (("block_k", 16),)), "8 x 8 elements"),
     ],
 )

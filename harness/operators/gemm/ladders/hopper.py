@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import PINGPONG, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -77,6 +77,18 @@ TECHNIQUES = LADDER.rungs(
         builds_on_in={"triton": "tma_swizzle"},
         mma="wgmma",
         limits=WARPGROUPS,
+        general=True,
+    ),
+    Technique(
+        "pingpong",
+        "hopper",
+        "two warpgroups have a tile each: one multiplies while the other one writes C",
+        builds_on=("persistent",),
+        also=("tile",),
+        mma="wgmma",
+        tile={0: Tile(128, 128, 6, 8)},
+        grid={"cuda": Tile.grid((128,), (64, 128), (4, 5, 6), (8,))},
+        limits=PINGPONG,
         general=True,
     ),
 )
