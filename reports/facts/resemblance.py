@@ -75,8 +75,8 @@ def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
     """Of a row with machine code among those of rungs on like problems, recorded or compiled for this: the same
     program, then the fewest features that differ, then the same tile and architecture, then the nearest counts of
     instructions for each product of the tensor cores, then the earlier rung. None where there are none."""
-    recorded = list(recorded)
-    alike = [other for other in recorded if _is_rung(other) and _cell(other) == _cell(row)]
+    recorded, cell = list(recorded), _cell(row)
+    alike = [other for other in recorded if _is_rung(other) and _cell(other) == cell]
     mine = {*features(row)}
     conflicts = _conflicts_of(recorded)
 
@@ -135,9 +135,11 @@ def _next(
     for done in todo:
         for child in (other for other in techniques.rungs() if techniques.parent(other) == done):
             (todo if has(child) else lacking).append(child)
+    if len(lacking) < 2:
+        return next(iter(lacking), None)
     order = [name for name, _ in fastest.of_table(table("timing", recorded), reading.problem_of(row))]
     ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))
-    return ranked[0] if ranked else None
+    return ranked[0]
 
 
 def _is_rung(row: Row) -> bool:

@@ -77,7 +77,8 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
     for row in rows:
         if results.what(row) == "timing" and row.get("samples_ms") and reading.problem_of(row) == problem:
             timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
-    there = [row for row in recorded if row.get("problem") == problem.to_dict() and results.what(row) == "timing"]
+    fields = problem.to_dict()
+    there = [row for row in recorded if row.get("problem") == fields and results.what(row) == "timing"]
     ladder: dict[tuple[str, str], Row] = {}
     for name, backend in fastest.of_table(table("timing", there), problem) if timed else ():
         rung = (name, backend, "passed")
