@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import sources, techniques
 from harness.expressibility import detectors
-from harness.expressibility.claims import HATCHES, Claim, Program, Proof, Twin
+from harness.expressibility.claims import Program, Proof, Twin
 
 PROVEN, REFUTED, BROKEN = "proven", "refuted", "broken"
 
@@ -69,52 +68,6 @@ def program_sha256(program: Program, root: Path | None = None) -> str:
         raise FileNotFoundError(f"probe {program.name}: no file {program.file}; add it, or name another")
     texts = (sources.code((root or sources.ROOT) / file) for file in files_of(program, root))
     return hashlib.sha256("".join(texts).encode()).hexdigest()
-
-
-def problems(claims: Iterable[Claim], root: Path | None = None) -> list[str]:
-    """What is wrong with claims as they stand, before anything is compiled; empty when nothing is.
-
-    A cell has one claim for a version, and a name belongs to one proof. A grade agrees with its proofs: what is
-    inexpressible is obtained by none of three attempts or more (the obvious source, the best workaround, a hatch); any
-    other grade without a fault has a proof that obtains it, whose source says the claim's word: one of HATCHES for a
-    hatch, none of them for direct and hint, no word at all for automatic.
-    """
-    found: list[str] = []
-    seen: set[tuple[str, str, str]] = set()
-    names: dict[str, Proof] = {}
-    for claim in claims:
-        who = f"{claim.technique} in {claim.dialect}"
-        for version in claim.holds_for:
-            if (*claim.cell, version) in seen:
-                found.append(f"{who}: two claims for {version or 'it'}")
-            seen.add((*claim.cell, version))
-        for proof in claim.proofs:
-            if names.setdefault(proof.name, proof) != proof:
-                found.append(f"{proof.name}: the name of two proofs")
-        found += [f"{who}, graded {claim.grade}: {fault}" for fault in _disagreements(claim, root or sources.ROOT)]
-    return found
-
-
-def _disagreements(claim: Claim, root: Path) -> Iterator[str]:
-    obtaining = [proof for proof in claim.proofs if proof.obtains]
-    if claim.grade == "inexpressible":
-        if obtaining:
-            yield f"{obtaining[0].name} obtains it"
-        if len(claim.proofs) < 3:
-            yield f"{len(claim.proofs)} attempts, expected 3 or more"
-        return
-    if not claim.proofs or (not obtaining and not claim.fault):
-        yield "no proof obtains it"
-    if claim.grade == "automatic" and claim.word:
-        yield f"the source says {claim.word}"
-    if claim.grade in ("direct", "hint", "hatch") and claim.dialect != "cuda":
-        if not claim.word:
-            yield "no word of the source is named"
-        if bool(re.search(HATCHES, claim.word)) is not (claim.grade == "hatch"):
-            yield f"its word is {claim.word!r}"
-    for proof in obtaining:
-        if not re.search(claim.word, sources.code(path_of(proof.subject, root))):
-            yield f"{proof.name}: its source does not say {claim.word!r}"
 
 
 def files_of(program: Program, root: Path | None = None) -> list[str]:
