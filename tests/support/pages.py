@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,16 @@ from tests.support import synthetic_rows as synthetic
 
 EMPTY = Dataset("", False, (), {})
 """As where nothing is recorded."""
+APART = (
+    r"<(script|style|table|pre|figure|svg|code)\b.*?</\1>",
+    r'<(dd|a) class="mono".*?</\1>',  # paths and commands
+    r'<dl class="byversion">.*?</dl>',
+    r'<div class="share">.*?</div>',
+    r'<div class="lane">.*?</div>\s*</div>',
+)
+"""Tables, code and figures."""
+WORDS = 1200
+"""A page has at most, as `count_words` counts them."""
 
 
 def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:
@@ -54,3 +65,11 @@ def lines(raw: Iterable[Mapping[str, Any]]) -> list[Row]:
         "backend": "cuda",
     }
     return Dataset("NVIDIA H200", True, [run, *({**about, **row} for row in raw)], synthetic.hashes()).rows
+
+
+def count_words(page: str) -> int:
+    """Words of a page outside tables, code and figures, folds included."""
+    page = page.partition("<main")[2].partition("</main>")[0]
+    for apart in APART:
+        page = re.sub(apart, " ", page, flags=re.DOTALL)
+    return sum(bool(re.search(r"\w", word)) for word in re.sub(r"<[^>]*>", " ", page).split())

@@ -12,6 +12,7 @@ import pytest
 from reports import build
 from reports.data.loading import recorded_hashes
 from tests.support import browser
+from tests.support.pages import WORDS, count_words
 
 PAGES = (
     "index.html",
@@ -130,6 +131,12 @@ def test_no_page_that_a_reader_is_led_to_is_without_an_answer(site: Path) -> Non
         found.update((page, words) for words in UNANSWERED.findall(text))
     assert found <= Counter(WAITING), "answer it, or say it once"
     assert set(found) == set(WAITING), "answered: take it off the list"
+
+
+def test_no_page_of_recorded_rows_has_too_many_words(site: Path) -> None:
+    """But the list of all experiments and scores."""
+    counted = {page: count_words((site / page).read_text()) for page in PAGES if page != "data.html"}
+    assert {page: words for page, words in counted.items() if words > WORDS} == {}
 
 
 @pytest.mark.parametrize("name", ["overflow", "small", "overlap", "pictures", "requests"])

@@ -32,7 +32,7 @@ from reports.pages.attention import readme
 from reports.pages.technique import LINKED, side_by_side
 from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import lines, texts
+from tests.support.pages import WORDS, count_words, lines, texts
 
 pytestmark = pytest.mark.slow
 
@@ -278,6 +278,12 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
         assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
     for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
         assert words in text
+
+
+def test_no_page_has_too_many_words(pages: dict[str, str]) -> None:
+    """Notes are whole here; numbers that are not measured print as words."""
+    counted = {path: words for path, page in pages.items() if (words := count_words(page)) > WORDS}
+    assert counted == {}
 
 
 def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Dataset, pages: dict[str, str]) -> None:
