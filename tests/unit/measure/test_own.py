@@ -241,19 +241,9 @@ def test_what_failed_is_said_in_the_terminal_and_ends_with_1(gated: dict[str, di
 
 
 @pytest.mark.slow
-def test_two_functions_are_timed_interleaved(tmp_path: Path) -> None:
-    kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
-    timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
-    rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing)
-    timed = [row for row in rows if row["kind"] == "timing"]
-    assert {row["kernel"]: row["status"] for row in timed} == {kernel.name: "passed" for kernel in kernels}
-    assert len({row["group"] for row in timed}) == 1
-    labels = {row["kernel"]: row["details"].get("label") for row in timed}
-    assert labels == {"own_kernels.py:attend": None, "own_kernels.py:output_alone": "no LSE"}
-
-
-@pytest.mark.slow
-def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_functions_are_timed_interleaved_and_cupti_looks_at_what_a_call_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Worker.call
     found = {
         "attend": {"status": "implausible", "check": "other_stream", "reason": "work on another stream"},
@@ -269,6 +259,11 @@ def test_cupti_looks_at_what_a_call_hides(tmp_path: Path, monkeypatch: pytest.Mo
     kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
     timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
     rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, cupti=True)
+    timed = [row for row in rows if results.what(row) == "timing"]
+    assert {row["kernel"]: row["status"] for row in timed} == {kernel.name: "passed" for kernel in kernels}
+    assert len({row["group"] for row in timed}) == 1
+    labels = {row["kernel"]: row["details"].get("label") for row in timed}
+    assert labels == {"own_kernels.py:attend": None, "own_kernels.py:output_alone": "no LSE"}
     seen = {row["kernel"]: (row["status"], row.get("check")) for row in rows if row.get("purpose") == "cupti"}
     assert seen == {
         "own_kernels.py:attend": ("implausible", "other_stream"),
