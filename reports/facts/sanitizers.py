@@ -53,7 +53,7 @@ class Sanitized:
 def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
     """(backend, tool) -> what it says of the twin, of an earlier version if it was not run on this checkout's."""
     found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
-    for data in datasets:
+    for data in (one for one in datasets if one.operator.name == technique.operator):
         for row in data.of("sanitizer", technique.name):
             if not planted_in(row):
                 rows = found.setdefault((row["backend"], row["tool"]), {True: [], False: []})
