@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,11 +225,19 @@ WRONG = (
 
 
 def caught(loaded: Library, problem: Problem) -> set[str]:
-    """The names by which a kernel is caught, launched on the tensors of two gates in turn; none for a right one."""
+    """The names by which a kernel is caught, launched on the tensors of two gates in turn; none for a right one.
+
+    Those of the first are kept, or the second's might lie where they lay."""
+    launch, kept = launcher(loaded, problem), []
+
+    def keeping(tensors: Any, scalars: Any) -> None:
+        kept.append(dict(tensors))
+        launch(tensors, scalars)
+
     for _ in range(2):
         try:
             verdict = gate.gate(
-                launcher(loaded, problem),
+                keeping,
                 problem,
                 distributions=("normal", "cancellation"),
                 device="cpu",
