@@ -6,7 +6,7 @@ modules that are imported at the first call (`deferred`). Standard library only.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -166,27 +166,26 @@ class Peer:
     compile_s: float | None = None
 
 
-class Library(Protocol):
-    """A library that a peer needs beside torch."""
+@dataclass(frozen=True)
+class Library:
+    """A library that a peer needs beside torch. `module` is what a peer imports, `distribution` what has its version,
+    `install` how to get it. `software` is the name under which the environments of rows have the version."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def module(self) -> str: ...
-
-    @property
-    def distribution(self) -> str: ...
-
-    @property
-    def install(self) -> str: ...
-
-    @property
-    def software(self) -> str:
-        """The name under which the environments of rows have its version."""
+    name: str
+    module: str
+    distribution: str
+    install: str
+    software: str
 
     def fault(self) -> str | None:
-        """Why it cannot be used and what to do about it; None when it can."""
+        """Why a peer cannot use it and what to do about it; None when it can."""
+        try:
+            found = importlib.util.find_spec(self.module)
+        except ModuleNotFoundError:  # of its parent package
+            found = None
+        except Exception as error:  # the parent package runs: built for another torch, it fails in many ways
+            return f"{self.name} does not import ({type(error).__name__}: {error}); build it anew: {self.install}"
+        return None if found else f"{self.name} is not installed: {self.install}"
 
 
 Deferred = Callable[..., Any]

@@ -3,31 +3,7 @@ library only."""
 
 from __future__ import annotations
 
-import importlib.util
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Library:
-    """`module` is what a peer imports, `distribution` what has its version, `install` how to get it. `software` is the
-    name under which the environments of rows have the version."""
-
-    name: str
-    module: str
-    distribution: str
-    install: str
-    software: str
-
-    def fault(self) -> str | None:
-        """Why a peer cannot use it and what to do about it; None when it can."""
-        try:
-            found = importlib.util.find_spec(self.module)
-        except ModuleNotFoundError:  # of its parent package
-            found = None
-        except Exception as error:  # the parent package runs: built for another torch, it fails in many ways
-            return f"{self.name} does not import ({type(error).__name__}: {error}); build it anew: {self.install}"
-        return None if found else f"{self.name} is not installed: {self.install}"
-
+from harness.operators.protocol import Library
 
 LIBRARIES = {
     "fa2": Library(

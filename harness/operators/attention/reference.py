@@ -9,13 +9,13 @@ and distribution should give.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from harness.operators.attention.inputs import FURTHER
 from harness.operators.attention.problem import Problem
+from harness.operators.precision import ieee_matmul
 from harness.operators.protocol import Sample
 
 CHUNK_BYTES = 2**28
@@ -180,7 +180,7 @@ def _attend(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     o = torch.empty(q.shape, dtype=precision, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=precision, device=q.device)
-    with _ieee_matmul():
+    with ieee_matmul():
         for rows, head, hidden in _chunks(q, k, causal, precision.itemsize):
             p = (q[rows].to(precision) @ k[head].to(precision).T).mul_(scale)
             if hidden is not None:
@@ -212,17 +212,3 @@ def _chunks(
         for b in range(batch):
             for h in range(heads_kv):
                 yield (b, slice(h * group, (h + 1) * group), slice(start, stop)), (b, h), hidden
-
-
-@contextmanager
-def _ieee_matmul() -> Iterator[None]:
-    """fp32 matrix products in fp32, whatever the process allows: no TF32 on the GPU, no bf16 on the CPU."""
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-    before = [backend.fp32_precision for backend in backends]
-    try:
-        for backend in backends:
-            backend.fp32_precision = "ieee"
-        yield
-    finally:
-        for backend, precision in zip(backends, before, strict=True):
-            backend.fp32_precision = precision

@@ -9,8 +9,6 @@ on the way are found out, and so is a k tail that is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from harness.operators.gemm.inputs import DTYPES
 from harness.operators.gemm.problem import Problem
+from harness.operators.precision import ieee_matmul
 from harness.operators.protocol import Sample
 
 CHUNK_BYTES = 2**28
@@ -100,21 +99,7 @@ def finish(problem: Problem, total: Tensor, bias: Tensor | None) -> Tensor:
 
 def _careful(problem: Problem, a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     """fp32 sums and epilogue, rounded once to the dtype of C; returned in fp64."""
-    with _ieee_matmul():
+    with ieee_matmul():
         total = a.float() @ b.float().T
     finished = finish(problem, total, None if bias is None else bias.float())
     return finished.to(DTYPES[problem.c_dtype]).double()
-
-
-@contextmanager
-def _ieee_matmul() -> Iterator[None]:
-    """fp32 matrix products in fp32, whatever the process allows: no TF32 on the GPU, no bf16 on the CPU."""
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-    before = [backend.fp32_precision for backend in backends]
-    try:
-        for backend in backends:
-            backend.fp32_precision = "ieee"
-        yield
-    finally:
-        for backend, precision in zip(backends, before, strict=True):
-            backend.fp32_precision = precision
