@@ -17,7 +17,6 @@ and where rows say which version has it:
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +35,12 @@ from reports.data.dataset import Dataset, Row
 from reports.data.names import cell_title, label, short_title
 from reports.facts import versions
 from reports.facts.versions import Beside
+from reports.pages import prose
 from reports.pages.prose import NOT_MEASURED, Claims
 
 PATH = "findings.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "findings.md"
 MOST = 10
-SECTION = re.compile(r"^## ([^\n]+)\n\n```toml finding\n(.*?)^```\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 KINDS = {
     "wrong": "wrong output",
     "affected": "slower, ignored or refused",
@@ -110,13 +109,13 @@ def page(
 ) -> dict[str, Any]:
     """`proofs`: rows of proofs; `inspected`: rows of machine code that compilers alone made."""
     facts = _Facts(data, proofs, inspected)
-    found = [_finding(title, tomllib.loads(block), text, facts, claims) for title, block, text in sections()]
+    found = [_finding(*one, facts, claims) for one in sections()]
     return {"findings": found, "kinds": KINDS, "files": found, "most": MOST}
 
 
-def sections() -> list[tuple[str, str, str]]:
+def sections() -> list[tuple[str, dict[str, Any], str]]:
     """(title, block, text) of each finding, in the order of the page."""
-    return [match.groups() for match in SECTION.finditer(NOTE.read_text())]  # type: ignore[misc]
+    return prose.sections(NOTE, "finding")
 
 
 def command_of(block: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ notes/learn.md has them in order: a heading, a block "```toml lesson", and what 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,6 @@ from reports.pages import findings, guide, listing, prose
 
 PATH = "learn.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "learn.md"
-SECTION = re.compile(r"^## ([^\n]+)\n\n```toml lesson\n(.*?)^```\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 TERM = re.compile(r"^- \*\*(.+?):\*\* (.+(?:\n  .+)*)", re.MULTILINE)
 """An entry of the glossary."""
 LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "cuda": "CUDA"}
@@ -74,7 +72,7 @@ def page(data: Dataset, known: Known, claims: prose.Claims) -> dict[str, Any]:
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
     """(title, block, text) of each lesson, in the order of the page."""
-    return [(match[1], tomllib.loads(match[2]), match[3]) for match in SECTION.finditer(NOTE.read_text())]
+    return prose.sections(NOTE, "lesson")
 
 
 def cut(path: Path, parts: Sequence[Sequence[str]]) -> str:
@@ -146,9 +144,7 @@ def entries(lessons: Sequence[Lesson]) -> Iterator[dict[str, str]]:
     for one in techniques.rungs():
         yield _entry(title(techniques.shown(one)), page_of(one), one.change, one.name.replace("_", " "))
     for head, block, _ in findings.sections():
-        yield _entry(
-            head.replace("`", ""), f"{findings.PATH}#{tomllib.loads(block)['name']}", "A finding", "bug compiler"
-        )
+        yield _entry(head.replace("`", ""), f"{findings.PATH}#{block['name']}", "A finding", "bug compiler")
 
 
 def _entry(name: str, to: str, says: str, words: str = "") -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -78,6 +79,13 @@ def render(name: str, data: Dataset, claims: Callable[..., str], root: Path = RO
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+
+
+def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
+    """(title, block, text) of each section that begins with a block "```toml KIND", in the order of the note."""
+    pattern = rf"^## ([^\n]+)\n\n```toml {kind}\n(.*?)^```\n(.*?)(?=^## |\Z)"
+    found = re.finditer(pattern, note.read_text(), re.MULTILINE | re.DOTALL)
+    return [(one[1], tomllib.loads(one[2]), one[3]) for one in found]
 
 
 def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
