@@ -164,7 +164,7 @@ class Service(Process):
         if any(case.kernel for case in cases.values()):
             stopwatch = self._stopwatch(cases)
             source = clocks.device(_uuid()) if self._device == "cuda" else None
-            members = dict.fromkeys((*cases, f"{repeated} again"), print)
+            members = dict.fromkeys((*cases, f"{repeated} again"), _elsewhere)
             timings = timing.time_group(members, stopwatch=stopwatch, source=source, **options)
             rows = {label: asdict(result) for label, result in timings.items()}
             return self._judged(rows, cases, stopwatch, {name: result.samples_ms for name, result in timings.items()})
@@ -282,7 +282,7 @@ class Service(Process):
 
         self.now("check", None)
         isolated = any(case.kernel for case in cases.values())
-        timed: dict[str, Callable[[], Any]] = dict.fromkeys((*cases, "empty"), print)
+        timed: dict[str, Callable[[], Any]] = dict.fromkeys((*cases, "empty"), _elsewhere)
         if isolated:
             stopwatch: Any = self._stopwatch(cases)
         else:
@@ -332,6 +332,11 @@ class Service(Process):
                 reason = f"{cupti.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
         return rows
+
+
+def _elsewhere() -> None:
+    """Stands for a call that the process of a user's kernel makes."""
+    raise AssertionError("the calls of a group with a user's kernel are made in that kernel's process")
 
 
 def _uuid() -> str | None:
