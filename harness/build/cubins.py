@@ -154,8 +154,8 @@ class CubinVariant(Variant):
         self.compiler, self.compile_s = self.about["compiler"], self.about["compile_s"]
         names = [name for name, _ in self.about["parameters"]]
         # The scratch memory of all programs, in which a kernel makes descriptors, comes before the counter.
-        self.scratch_bytes = math.prod(self.about["programs"]) * self.about["scratch_bytes"]
-        self.workspace_bytes = self.scratch_bytes + (self.specialization.COUNTER_BYTES if "counter" in names else 0)
+        self.descriptor_bytes = math.prod(self.about["programs"]) * self.about["scratch_bytes"]
+        self.workspace_bytes = self.descriptor_bytes + (self.specialization.COUNTER_BYTES if "counter" in names else 0)
 
     @functools.cached_property
     def function(self) -> ctypes.c_void_p:
@@ -195,13 +195,13 @@ class CubinVariant(Variant):
         """Every parameter by its name. Raises ValueError where the program was not compiled for these tensors."""
         given = self.specialization.arguments(**tensors, **scalars, tile=self.case.tile)
         values: dict[str, Any] = {name: _plain(value) for name, value in given.items()}
-        address = 0 if workspace is None else workspace.data_ptr()
+        address = 0 if workspace is None else workspace.data_ptr() + self.scratch_bytes
         values |= {
             "batches": _first(tensors).shape[0],
-            "global_scratch": address if self.scratch_bytes else 0,
+            "global_scratch": address if self.descriptor_bytes else 0,
             "profile_scratch": 0,
         }
-        values |= {"counter": address + self.scratch_bytes}
+        values |= {"counter": address + self.descriptor_bytes}
         maps = self.about["maps"]
         rows = {name.removesuffix("_desc"): "rows" for name in maps}
         for name, descriptor in self.specialization.describe({**given, "rows": 1}, rows).items():

@@ -43,9 +43,10 @@ def error_name(code: int) -> str:
     return f" ({found[1]})" if found else ""
 
 
-def left_in(workspace: Tensor | None) -> list[str]:
-    """The complaint about a workspace that is not zero after a launch, if any: the next launch begins with it."""
-    left = [] if workspace is None else workspace.nonzero().flatten().tolist()
+def left_in(workspace: Tensor | None, scratch_bytes: int = 0) -> list[str]:
+    """The complaint about a workspace that is not zero behind its scratch memory after a launch, if any: the next
+    launch begins with it."""
+    left = [] if workspace is None else workspace[scratch_bytes:].nonzero().flatten().tolist()
     return [f"workspace_not_zero: byte {left[0]} of the workspace is not 0 when the kernel ends"] if left else []
 
 
@@ -117,7 +118,7 @@ class CpuCudaVariant(Variant):
             finally:
                 library.forget()  # the tensors may be gone when someone launches this library again
             decline(self.case, code)
-            said = library.diagnosis().splitlines() + left_in(workspace)
+            said = library.diagnosis().splitlines() + left_in(workspace, self.scratch_bytes)
             if code and not said:
                 said = [f"launch_failed: launch returns cudaError {code}{error_name(code)}"]
             if said:

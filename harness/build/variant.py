@@ -36,7 +36,9 @@ class Variant:
         self.source_sha256 = source_sha256(case)
         self.compile_s: float | None = None
         self.compiler: dict[str, Any] | None = None
+        self.scratch_bytes = self.operator.scratch_bytes(case.problem)
         self.workspace_bytes = 0
+        """Of the part that is zero before a launch, behind the scratch memory."""
 
     def launch(self, tensors: Tensors, scalars: Scalars) -> None:
         """Writes the outputs among `tensors`. Raises ValueError and TypeError for bad tensors, LaunchError for a CUDA
@@ -78,11 +80,14 @@ class Variant:
         return device
 
     def _workspace(self, device: Any) -> Tensor | None:
-        if not self.workspace_bytes:
+        """Scratch memory, full of NaN whatever the dtype, and zeros."""
+        if not (size := self.scratch_bytes + self.workspace_bytes):
             return None
         import torch
 
-        return torch.zeros(self.workspace_bytes, dtype=torch.uint8, device=device)
+        workspace = torch.zeros(size, dtype=torch.uint8, device=device)
+        workspace[: self.scratch_bytes] = 0xFF
+        return workspace
 
 
 class PeerVariant(Variant):

@@ -117,8 +117,8 @@ def launch_cuda(case: Case, arch: str) -> None:
         name: DeviceTensor(driver.allocate(math.prod(spec.shape) * BYTES[spec.dtype]), spec)
         for name, spec in operator.output_specs(problem).items()
     }
-    scratch = build.workspace_bytes(library, problem)
-    workspace = DeviceTensor(driver.upload(bytes(scratch)), SCRATCH) if scratch else None
+    scratch = b"\xff" * operator.scratch_bytes(problem) + bytes(build.workspace_bytes(library, problem))
+    workspace = DeviceTensor(driver.upload(scratch), SCRATCH) if scratch else None
     args = operator.structure({**inputs, **outputs}, operator.scalars(problem), workspace)
     library.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     if code := library.launch(ctypes.byref(args), None):

@@ -18,6 +18,9 @@ VARIABLE = "TWINKERNELS_OPERATORS"
 """Folders of further operators, for processes that are started later."""
 FIRST = "attention"
 """The operator of rows and slugs that name none."""
+ORDER = (FIRST, "gemm")
+"""Operators in the order in which they came, those of later ones behind them: a short name that two have stays what it
+was."""
 
 _operators: dict[str, Operator] = {}
 _roots: dict[str, Path] = {}
@@ -124,8 +127,8 @@ def problem_of(data: Mapping[str, Any], operator: str | None = None) -> Any:
 def _discover() -> None:
     if FIRST in _operators:
         return
-    own = (path.parent for path in HERE.glob("*/operator.py"))
-    for folder in sorted(own, key=lambda path: path.name != FIRST):
+    own = {path.parent.name: path.parent for path in HERE.glob("*/operator.py")}
+    for folder in [*map(own.pop, ORDER), *(own[name] for name in sorted(own))]:
         _load(folder.name, folder)
     for place in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         register(place)
