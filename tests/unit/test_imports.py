@@ -35,7 +35,7 @@ class Row:
         return any(file == place or file.startswith(f"{place}/") for place in self.places)
 
 
-OPERATORS = ("harness.operators.attention", "harness.operators.gemm")
+OPERATORS = ("harness.operators.attention", "harness.operators.attention_backward", "harness.operators.gemm")
 REGISTRY = ("harness.operators.protocol", "harness.operators.errors")
 
 # Files of which more is asked than of their room. The first row that has a file holds.

@@ -31,17 +31,18 @@ def shapes(problem: Problem) -> dict[str, Shape]:
 
 def input_specs(problem: Problem) -> dict[str, TensorSpec]:
     """q, k and v in the problem's layout."""
-    return {name: _spec(problem, shape, PAD[name]) for name, shape in shapes(problem).items()}
+    return {name: spec(problem, shape, PAD[name]) for name, shape in shapes(problem).items()}
 
 
 def output_specs(problem: Problem) -> dict[str, TensorSpec]:
     """o, in the problem's layout and dtype, and lse, fp32 (batch, heads, seq_q) contiguous."""
     shape = shapes(problem)["q"]
     lse = TensorSpec(shape[:3], "fp32", GUARD_ROWS * problem.heads, optional=True)
-    return {"o": _spec(problem, shape, PAD["o"]), "lse": lse}
+    return {"o": spec(problem, shape, PAD["o"]), "lse": lse}
 
 
-def _spec(problem: Problem, shape: Shape, pad: int) -> TensorSpec:
+def spec(problem: Problem, shape: Shape, pad: int) -> TensorSpec:
+    """A 16-bit tensor in the problem's layout, with so many guard rows and columns."""
     order = (0, 2, 1, 3) if problem.layout == "bshd" else (0, 1, 2, 3)
     return TensorSpec(shape, problem.dtype, GUARD_ROWS * shape[1] * (shape[3] + pad), order, (0, 0, pad, pad))
 
@@ -82,7 +83,9 @@ def _row_strides(problem: Problem) -> tuple[int, int]:
     return problem.packed_strides(*q)[2], problem.packed_strides(*kv)[2]
 
 
-class _Strides(ctypes.Structure):
+class Strides(ctypes.Structure):
+    """Elements between batches, heads and rows."""
+
     _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "seq")]
 
 
@@ -94,16 +97,16 @@ class AttentionArgs(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse", "workspace")),
-        *((f"{name}_stride", _Strides) for name in "qkvo"),
+        *((f"{name}_stride", Strides) for name in "qkvo"),
         *((name, ctypes.c_int32) for name in SIZES),
         ("scale", ctypes.c_float),
     ]
 
 
-def _strides(tensor: Tensor) -> _Strides:
+def strides_of(tensor: Tensor) -> Strides:
     """Strides in elements; a dimension of size 1 gets 0, so that storage orders do not differ by it."""
     dims = zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
-    return _Strides(*(step if size > 1 else 0 for size, step in dims))
+    return Strides(*(step if size > 1 else 0 for size, step in dims))
 
 
 def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> AttentionArgs:
@@ -112,7 +115,7 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> A
     return AttentionArgs(
         *(tensor.data_ptr() for tensor in (q, k, v, o, lse)),
         workspace.data_ptr() if workspace is not None else None,
-        *(_strides(tensor) for tensor in (q, k, v, o)),
+        *(strides_of(tensor) for tensor in (q, k, v, o)),
         *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
         scalars["scale"],
     )

@@ -1,0 +1,80 @@
+"""One problem of attention's backward pass, as plain data (standard library only).
+
+Shapes: q, o, do and dq are (batch, heads, seq_q, head_dim), k, v, dk and dv (batch, heads_kv, seq_kv, head_dim), lse is
+(batch, heads, seq_q) in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+from harness.operators.attention import problem as forward
+
+ANCHOR = "sdpa_cudnn"
+"""The peer that every interleaved group contains."""
+PEERS = (ANCHOR, "sdpa_flash")
+"""Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
+them."""
+ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa4", "fa4_deterministic")
+"""Every library that can be a peer."""
+
+PREFIX = "attention_backward-"
+
+
+@dataclass(frozen=True, order=True)
+class Problem(forward.Problem):
+    """The backward pass of one attention problem, whose fields it has. `layout` is the storage order of all tensors but
+    lse."""
+
+    operator: ClassVar[str] = "attention_backward"
+    example: ClassVar[str] = f"{PREFIX}{forward.Problem.example}"
+    words: ClassVar[tuple[str, ...]] = ("attention_backward", *forward.Problem.words)
+
+    @property
+    def flops(self) -> int:
+        """Of five products, 10 * batch * heads * seq_q * seq_kv * head_dim, halved for causal, however many a kernel
+        computes."""
+        return super().flops * 5 // 2
+
+    @property
+    def least_flops(self) -> int:
+        """FLOPs of the pairs that the mask shows, which `flops` rounds to one half when causal."""
+        return super().least_flops * 5 // 2
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic with device memory: q, k, v, o, do and lse read once, dq, dk and dv written once."""
+        q = self.batch * self.heads * self.seq_q * self.head_dim
+        kv = self.batch * self.heads_kv * self.seq_kv * self.head_dim
+        return 2 * (4 * q + 4 * kv) + 4 * self.batch * self.heads * self.seq_q
+
+    @cached_property
+    def slug(self) -> str:
+        """A name safe for files and URLs: attention_backward-b4-h16-n4096-d128-bf16-causal."""
+        return PREFIX + super().slug
+
+    @classmethod
+    def parse(cls, slug: str) -> Problem:
+        """The problem that a slug names. Raises ValueError on anything else, with the first part that is wrong."""
+        if not slug.startswith(PREFIX):
+            raise ValueError(f"problem: got {slug!r}, expected a slug such as {cls.example}; it begins with {PREFIX}")
+        found = super().parse(slug.removeprefix(PREFIX))
+        assert isinstance(found, cls)
+        return found
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
+        """Equal dicts give one object, as in attention."""
+        try:
+            return _problem(tuple(data), *data.values())
+        except TypeError:  # a value without a hash, which the constructor refuses by name
+            return cls(**data)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _problem(names: tuple[str, ...], *values: Any) -> Problem:
+    """Typed, because 1 and True are equal."""
+    return Problem(**dict(zip(names, values, strict=True)))
