@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
+from harness.operators.gemm.problem import Problem
 
 SHARED_MEMORY_BYTES = 227 * 1024
 """Bytes that a block can ask for on compute capability 9.0."""
@@ -81,3 +82,16 @@ _TILE_EACH = Limit(
     lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 2048 * tile.warps,
 )
 PINGPONG = (*WARPGROUPS, _TILE_EACH, Limit("gluon", _TILE_EACH.reason, _TILE_EACH.applies))
+
+
+def _leaves_no_room_for_c(problem: Problem, tile: Tile) -> bool:
+    return buffers(tile) + tile.warps * 2048 > SHARED_MEMORY_BYTES
+
+
+_C_BESIDE_RINGS = Limit(
+    "cuda",
+    "beside the rings of A and B each warp needs 2048 bytes of shared memory to stage C",
+    _leaves_no_room_for_c,
+)
+STAGED = (*WARPGROUPS, _C_BESIDE_RINGS, Limit("gluon", _C_BESIDE_RINGS.reason, _leaves_no_room_for_c))
+"""Of rungs that store C by TMA."""

@@ -221,6 +221,46 @@ WRONG = (
         "wgmma_in_flight",
         TWO_TILES_EACH,
     ),
+    Wrong(
+        "no_proxy_fence_before_the_store",
+        "tma_store_epilogue",
+        "hopper/tma_store_epilogue.cu",
+        "        fence_proxy_async_shared();\n",
+        "",
+        "missing_proxy_fence",
+    ),
+    Wrong(
+        "stored_before_all_lanes_have_staged",
+        "tma_store_epilogue",
+        "hopper/tma_store_epilogue.cu",
+        "        bar_warp_sync();  // the buffer is complete\n",
+        "",
+        "race",
+    ),
+    Wrong(
+        "staged_over_a_store_that_reads",
+        "tma_store_epilogue",
+        "hopper/tma_store_epilogue.cu",
+        "        if (lane == 0) cp_async_bulk_wait_group_read<C_BUFFERS - 1>();\n",
+        "",
+        "race",
+    ),
+    Wrong(
+        "only_one_lane_waits_for_the_old_store",
+        "tma_store_epilogue",
+        "hopper/tma_store_epilogue.cu",
+        "        bar_warp_sync();  // the buffer may be written\n",
+        "",
+        "race",
+    ),
+    Wrong(
+        "maps_of_c_and_staging_disagree",
+        "tma_store_epilogue",
+        "c_staging.cuh",
+        "(column ^ row % 8) * 16, pairs",
+        "column * 16, pairs",
+        "max_error",
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import PINGPONG, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import PINGPONG, STAGED, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -89,6 +89,18 @@ TECHNIQUES = LADDER.rungs(
         tile={0: Tile(128, 128, 6, 8)},
         grid={"cuda": Tile.grid((128,), (64, 128), (4, 5, 6), (8,))},
         limits=PINGPONG,
+        general=True,
+    ),
+    Technique(
+        "tma_store_epilogue",
+        "hopper",
+        "C leaves by TMA from shared memory while the next tile is multiplied",
+        builds_on=("persistent",),
+        also=("stages",),
+        mma="wgmma",
+        tile={0: Tile(128, 256, 4, 8)},
+        grid={"cuda": Tile.grid((128,), (128, 192, 256), (3, 4, 5, 6), (4, 8))},
+        limits=STAGED,
         general=True,
     ),
 )
