@@ -25,6 +25,8 @@ from triton_kernels.attention.specialization import Specialization, lend
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 BLOCK_K = 64
 """Elements of k in a step of the main loop, where the tile says no other `block_k`."""
+PART_BYTES = 32 * 1024
+"""Bytes of C that a tile stores at once by TMA, and of the buffer in shared memory that they pass through."""
 DESCRIPTORS_BYTES = 512
 """Bytes of workspace per program, enough for the descriptors that it makes of a, b and c."""
 
@@ -63,11 +65,11 @@ class Twin:
     """A kernel and how it is launched: the last statement of a kernel file.
 
     The kernel gets the arguments that its parameters name: pointers (`a_ptr`, `b_ptr`, `bias_ptr`, `c_ptr`), sizes,
-    `a_stride`, `b_stride` and `c_stride` in elements between rows, tensor descriptors made on the host (`a_desc`,
-    `b_desc`, of a tile's rows and BLOCK_K columns), the constants BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile
-    divides m, n and k) and EPILOGUE: plain, bias or gelu. `options` turns a tile into compile options. With
-    `makes_descriptors` every program gets workspace for its own descriptors. `grid` turns a, b and a tile into the
-    number of programs.
+    `a_stride`, `b_stride` and `c_stride` in elements between rows, tensor descriptors made on the host (`a_desc` and
+    `b_desc`, of a tile's rows and BLOCK_K columns, `c_desc`, of block_m rows and `part_n` columns), the constants
+    BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile divides m, n and k) and EPILOGUE: plain, bias or gelu. `options`
+    turns a tile into compile options. With `makes_descriptors` every program gets workspace for its own descriptors.
+    `grid` turns a, b and a tile into the number of programs.
     """
 
     kernel: JITFunction | InterpretedFunction
@@ -126,10 +128,12 @@ class Twin:
 
     def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
         """The arguments that the kernel's parameters name. Raises KeyError for a parameter that is none of them."""
-        offered = self.offered(tensors, epilogue, tile)
-        for name, rows in (("a", tile.block_m), ("b", tile.block_n)):
+        offered, step = self.offered(tensors, epilogue, tile), block_k(tile)
+        c = tensors["c"]
+        boxes = {"a": (tile.block_m, step), "b": (tile.block_n, step), "c": (tile.block_m, part_n(c, tile))}
+        for name, box in boxes.items():
             if f"{name}_desc" in self.kernel.arg_names:
-                offered[f"{name}_desc"] = describe(tensors[name], rows, tile)
+                offered[f"{name}_desc"] = describe(tensors[name], *box)
         return {name: offered[name] for name in self.kernel.arg_names}
 
     def offered(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
@@ -150,10 +154,15 @@ class Twin:
         }
 
 
-def describe(tensor: torch.Tensor, rows: int, tile: Any) -> TensorDescriptor:
-    """A descriptor, made on the host, of a matrix whose boxes have so many rows and BLOCK_K columns."""
+def describe(tensor: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """A descriptor, made on the host, of a matrix whose boxes have so many rows and columns."""
     stride = tensor.stride(0) if tensor.shape[0] > 1 else tensor.shape[1]
-    return TensorDescriptor(tensor, list(tensor.shape), [stride, 1], [rows, block_k(tile)])
+    return TensorDescriptor(tensor, list(tensor.shape), [stride, 1], [rows, columns])
+
+
+def part_n(c: torch.Tensor, tile: Any) -> int:
+    """Columns of C that a tile stores at once."""
+    return min(tile.block_n, PART_BYTES // (tile.block_m * c.element_size()))
 
 
 def meta_tensors(problem: Any) -> dict[str, torch.Tensor]:
