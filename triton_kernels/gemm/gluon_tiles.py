@@ -29,8 +29,8 @@ GELU_SCALE = gl.constexpr(-2.3022081987)
 
 @dataclass(frozen=True)
 class Twin(specialization.Twin):
-    """A `specialization.Twin` whose kernel may take STAGES, GROUPS, the consumer warpgroups, and C_BUFFERS, the boxes of
-    C that fit for each of these beside the rings of A and B: 1, 2 or 4.
+    """A `specialization.Twin` whose kernel may take STAGES, GROUPS, the consumer warpgroups, and C_BUFFERS, the boxes
+    of C that fit for each of these beside the rings of A and B: 1, 2 or 4.
 
     Its descriptors carry the layout in shared memory: the 128-byte swizzle, as wgmma reads it. A box of A has one
     group's rows: all of the tile's with `tile_each`, where every group has a tile to itself. A box of C has 64 rows of

@@ -54,7 +54,10 @@ TECHNIQUES = LADDER.rungs(
         also=("stages",),
         mma="wgmma",
         tile={0: Tile(128, 128, 5, 4)},
-        grid={"cuda": Tile.grid((64, 128), (128, 192, 256), (3, 4, 5, 6), (4, 8))},
+        grid={
+            "cuda": Tile.grid((64, 128), (128, 192, 256), (3, 4, 5, 6), (4, 8)),
+            "gluon": Tile.grid((64, 128, 256), (64, 128, 256), (3, 4, 5, 6), (4, 8)),
+        },
         limits=WARPGROUPS,
         general=True,
     ),
@@ -76,6 +79,14 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
         mma="wgmma",
+        grid={
+            "triton": (
+                *Tile.grid((128,), (256,), (3, 4), (8,)),
+                *Tile.grid((256,), (128,), (3, 4), (8,)),
+                *Tile.grid((128,), (128,), (4, 5, 6), (4, 8)),
+                *Tile.grid((64,), (128, 256), (4,), (4,)),
+            )
+        },
         limits=WARPGROUPS,
         general=True,
     ),
