@@ -1,4 +1,4 @@
-// Persistent blocks: one per multiprocessor, each working on tile after tile.
+// Persistent blocks: one per multiprocessor, each working on tile after tile; or clusters of them, on taller tiles.
 #pragma once
 
 #include <gemm/tile_order.cuh>
@@ -7,14 +7,17 @@
 
 struct PersistentParams {
   TmaParams tma;
-  int tiles, blocks;
+  int tiles, blocks;  // of a cluster, tiles of all its blocks; and clusters
 };
 
-// Encodes the maps and sets the number of tiles and of the blocks that share them.
-inline Error prepare(PersistentParams& params) {
+// Encodes the maps and sets the number of tiles and of the blocks that share them. The blocks of a cluster have one
+// tile of C below the other and load equal shares of B.
+template <int CLUSTER = 1>
+Error prepare(PersistentParams& params) {
   int multiprocessors;
   if (const Error error = multiprocessor_count(multiprocessors)) return error;
-  params.tiles = tiles(params.tma.args);
+  multiprocessors /= CLUSTER;
+  params.tiles = tiles<CLUSTER * BLOCK_M>(params.tma.args);
   params.blocks = params.tiles < multiprocessors ? params.tiles : multiprocessors;
-  return encode(params.tma);
+  return encode<BLOCK_N / CLUSTER>(params.tma);
 }

@@ -12,9 +12,10 @@ struct TmaParams {
   TensorMap a, b;
 };
 
-// Maps with boxes of BLOCK_M rows of A or BLOCK_N rows of B and BLOCK_K columns, which must span a swizzle of 128
+// Maps with boxes of BLOCK_M rows of A or B_ROWS rows of B and BLOCK_K columns, which must span a swizzle of 128
 // bytes. Rows and columns past the end of a matrix are read as zeros, so that m, n and k need not be whole tiles.
-inline Error encode(TmaParams& params) {
+template <int B_ROWS = BLOCK_N>
+Error encode(TmaParams& params) {
   const GemmArgs& args = params.args;
   auto encode = [&](TensorMap& map, const void* base, int rows, int64_t stride, uint32_t box) {
     return tensor_map_encode_tiled<Element, 2>(map, base, {static_cast<uint64_t>(args.k), static_cast<uint64_t>(rows)},
@@ -22,7 +23,7 @@ inline Error encode(TmaParams& params) {
                                                Swizzle::bytes_128);
   };
   const Error error = encode(params.a, args.a, args.m, args.a_stride, BLOCK_M);
-  return error == 0 ? encode(params.b, args.b, args.n, args.b_stride, BLOCK_N) : error;
+  return error == 0 ? encode(params.b, args.b, args.n, args.b_stride, B_ROWS) : error;
 }
 
 // Returns once the phase of this parity is complete.
