@@ -36,18 +36,18 @@ CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER
 class Kernels(process.Process):
     """What the verifier may ask for."""
 
-    def open(self, shared: int, draws: int, results: int, loop: str | None) -> None:
+    def __init__(self, *ours: Any, shared: str, draws: str, results: str, loop: str) -> None:
         """Takes the descriptors, and loads the timing loop: before any file of a user's is imported."""
-        self._shared = Shared(shared)
+        super().__init__(*ours)
+        self._shared = Shared(int(shared))
         self._storages: dict[str, torch.Tensor] = {}
-        self._cuda = self._device == "cuda"
         self._stream = 0  # the one that is current now, whatever a kernel makes of it
-        if self._cuda:
+        if cuda := self._device == "cuda":
             torch.zeros(1, device="cuda")
             self._stream = torch.cuda.current_stream().cuda_stream
         if loop:
             self._loop = ctypes.CDLL(loop)
-            if error := self._loop.loop_open(self._cuda, draws, results):
+            if error := self._loop.loop_open(cuda, int(draws), int(results)):
                 raise RuntimeError(f"timing loop: got error {error} of the CUDA driver, expected a driver that works")
 
     def load(self, case: Any, label: str) -> str:
@@ -58,65 +58,54 @@ class Kernels(process.Process):
     def launch(self, case: Any, label: str, places: Mapping[str, Place], scalars: Any, seed: int | None) -> float:
         """Launches once on the tensors of shared memory and returns the milliseconds that it took. Their bytes are
         then those after the launch. Addresses stay the same from launch to launch."""
-        variant = self._load(case)
-        for name, place in places.items():
-            if name not in self._storages or self._storages[name].numel() != place.bytes:
-                self._storages[name] = torch.empty(place.bytes, dtype=torch.uint8, device=self._device)
-            self._storages[name].copy_(self._shared.bytes(place.begin, place.bytes))
-        tensors = {name: place.view(self._storages[name].detach()) for name, place in places.items()}
+        variant, tensors = self._load(case), {}
+        for name, (begin, count, dtype, *layout) in places.items():
+            if name not in self._storages or self._storages[name].numel() != count:
+                self._storages[name] = torch.empty(count, dtype=torch.uint8, device=self._device)
+            self._storages[name].copy_(self._shared.bytes(begin, count))
+            tensors[name] = self._storages[name].detach().view(dtype).as_strided(*layout)
         if seed is not None:
             variant.schedule(seed)
         self.now("launch", label)
-        begin = time.perf_counter()
+        start = time.perf_counter()
         variant.launch(tensors, scalars)
         self._synchronize()
-        took = (time.perf_counter() - begin) * 1e3
+        took = (time.perf_counter() - start) * 1e3
         self.now("check", label)
-        for name, place in places.items():
-            self._shared.bytes(place.begin, place.bytes).copy_(self._storages[name])
+        for name, (begin, count, *_) in places.items():
+            self._shared.bytes(begin, count).copy_(self._storages[name])
         return took
 
     def of_compilers(self, case: Any) -> dict[str, Any]:
         """What a row says of the compiled code."""
         return dict(self._load(case).of_compilers())
 
-    def prepare(self, cases: Mapping[str, Any], copies: int, words: int, most: int, scalars: Any) -> None:
-        """Binds every case (label -> case, all of one problem) to `copies` of the inputs, which lie at the beginning of
-        shared memory, and launches it twice. `words` are flushed; a batch has `most` calls."""
+    def prepare(self, cases: Mapping[str, Any], shifts: Mapping[int, int], words: int, most: int, scalars: Any) -> None:
+        """Binds every case (label -> case, all of one problem) to copies of the inputs, which lie at the beginning of
+        shared memory, launches it twice, and rolls each copy by its shift. `words` are flushed; a batch has `most`
+        calls."""
         problem = next(iter(cases.values())).problem
         specs = operators.of(problem).input_specs(problem)
-        inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies + 1)]
-        begin = 0
+        inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in (0, *shifts)]
+        self._kept, self._inputs = 0, inputs
         for arena in inputs[0].values():
-            arena.dense.copy_(self._shared.bytes(begin, arena.dense.numel()))
-            begin += arena.dense.numel()
-        self._kept, self._inputs = begin, inputs
+            arena.dense.copy_(self._shared.bytes(self._kept, arena.dense.numel()))
+            self._kept += arena.dense.numel()
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
         self._sums = torch.zeros(most, dtype=torch.int32, device=self._device)
-        bytes_ = [arena.dense.numel() for arena in inputs[0].values()]
+        sizes = [arena.dense.numel() for arena in inputs[0].values()]
         addresses = [copy[name].dense.data_ptr() for name in specs for copy in inputs]
         self._loop.loop_memory(
             *(ctypes.c_void_p(self._words.data_ptr()), ctypes.c_uint64(words), ctypes.c_void_p(self._sums.data_ptr())),
-            *((ctypes.c_uint64 * len(bytes_))(*bytes_), len(bytes_)),
-            *((ctypes.c_void_p * len(addresses))(*addresses), copies + 1),
+            *((ctypes.c_uint64 * len(sizes))(*sizes), len(sizes)),
+            *((ctypes.c_void_p * len(addresses))(*addresses), len(inputs)),
         )
-        self.fill(1, 0)
-        self._calls: dict[str, list[Any]] = {"empty": [lambda: self._sleep(1)] * (copies + 1)}
-        self._outputs = {}
-        for label, case in cases.items():
-            self.now("load", label)
-            self._outputs[label] = arenas.make_outputs(problem, self._device)
-            self._calls[label] = [
-                self._load(case).bind(
-                    {**{name: arena.tensor for name, arena in copy.items()}, **self._outputs[label].tensors}, scalars
-                )
-                for copy in inputs
-            ]
-            self.now("launch", label)
-            for _ in range(2):
-                self._calls[label][1]()
-                self._synchronize()
-            self._outputs[label].poison()
+        self.fill(len(shifts), 0)
+        copies = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
+        self._calls, self._outputs = self._bound(cases, copies, scalars)
+        self._calls["empty"] = [lambda: self._sleep(1)] * len(inputs)
+        for copy, shift in shifts.items():
+            self.fill(copy, shift)
 
     def fill(self, copy: int, shift: int) -> None:
         """One copy of the inputs anew."""
@@ -184,7 +173,7 @@ class Kernels(process.Process):
 
     def _sleep(self, cycles: int) -> dict[str, Any]:
         """Keeps a GPU busy; returns the outputs of a call that has none."""
-        if self._cuda:
+        if self._device == "cuda":
             torch.cuda._sleep(cycles)
         return {}
 
@@ -202,12 +191,10 @@ def _whole(name: str, out: torch.Tensor, most: int) -> Output:
 
 def main(descriptor: str, loader: str, on: str, deadlines: str, *opened: str) -> None:
     """Answers the verifier until it hangs up."""
+    theirs = dict(zip(("shared", "draws", "results", "loop"), opened, strict=True))
 
     def make(connection: Any, watch: process.Watch) -> Kernels:
-        kernels = Kernels(connection, importlib.import_module(loader), on, watch)
-        shared, draws, results, loop = opened
-        kernels.open(int(shared), int(draws), int(results), loop or None)
-        return kernels
+        return Kernels(connection, importlib.import_module(loader), on, watch, **theirs)
 
     process.serve(int(descriptor), make, Deadlines(**json.loads(deadlines)))
 

@@ -9,7 +9,6 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +24,9 @@ SLACK = 2
 """An output that a kernel returns may reach over so many times the memory of a contiguous one."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """A tensor in shared memory: where the bytes of its storage begin, how many they are, and its view of them."""
-
-    begin: int
-    bytes: int
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    first: int
-
-    def view(self, storage: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        return storage.view(getattr(torch, self.dtype)).as_strided(self.shape, self.strides, self.first)
+Place = tuple[int, int, Any, tuple[int, ...], tuple[int, ...], int]
+"""A tensor in shared memory: where the bytes of its storage begin, how many they are, and its view of them: dtype,
+shape, strides and offset."""
 
 
 class Shared:
@@ -104,19 +91,18 @@ class Isolation:
         Returns the milliseconds that it is said to have taken."""
         import torch
 
-        places, begin = {}, 0
+        begin, places = 0, dict[str, Place]()
         storages = {name: torch.empty(0, dtype=torch.uint8, device=one.device) for name, one in tensors.items()}
         for name, tensor in tensors.items():
             size = storages[name].set_(tensor.untyped_storage()).numel()
-            layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-            places[name] = Place(begin, size, str(tensor.dtype).removeprefix("torch."), *layout)
+            places[name] = begin, size, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
             begin += -(-size // PAGE) * PAGE
         self.shared.bytes(0, begin)
         for name, place in places.items():
-            self.shared.bytes(place.begin, place.bytes).copy_(storages[name])
+            self.shared.bytes(*place[:2]).copy_(storages[name])
         took = self.worker.call("launch", case, label, places, dict(scalars), seed)
         for name, place in places.items():
-            storages[name].copy_(self.shared.bytes(place.begin, place.bytes))
+            storages[name].copy_(self.shared.bytes(*place[:2]))
         return float(took)
 
     def batch(self, labels: Sequence[str], spin: int, draws: bytes) -> tuple[list[tuple[float, int, int]], Any]:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ from harness.rows import files
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
+    from harness.measure.arenas import Outputs
 
 LAUNCH_TIMEOUT = 702
 """CUDA's error, and a CPU's, of a kernel that goes on for ever."""
@@ -89,6 +90,28 @@ class Process:
         if case not in self._loaded:
             self._loaded[case] = self._loader.load(case, self._on)
         return self._loaded[case]
+
+    def _bound(
+        self, cases: Mapping[str, Case], copies: Sequence[Mapping[str, Any]], scalars: Mapping[str, Any]
+    ) -> tuple[dict[str, list[Any]], dict[str, Outputs]]:
+        """Label -> a call of its kernel for each copy of the inputs, the last of them launched twice already; and its
+        outputs, poisoned since."""
+        from harness.measure import arenas
+
+        calls: dict[str, list[Any]] = {}
+        outputs: dict[str, Outputs] = {}
+        for label, case in cases.items():
+            self.now("load", label)
+            outputs[label] = arenas.make_outputs(case.problem, self._device)
+            bind = self._load(case).bind
+            calls[label] = [bind({**inputs, **outputs[label].tensors}, scalars) for inputs in copies]
+            self.now("launch", label)
+            for _ in range(2):
+                calls[label][-1]()
+                self._synchronize()
+        for output in outputs.values():
+            output.poison()
+        return calls, outputs
 
     def _synchronize(self) -> None:
         if self._device == "cuda":

@@ -6,6 +6,7 @@ the other end. A user's kernel is launched in a process below this one (harness.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import json
@@ -170,7 +171,7 @@ class Service(Process):
             return self._judged(rows, cases, stopwatch, {name: result.samples_ms for name, result in timings.items()})
         self.now("check", None)
         inputs = self._inputs(cases)
-        calls, written = self._prepared(cases, inputs)
+        calls, returned = self._prepared(cases, inputs)
         on_gpu = self._device == "cuda"
         self.now("load", None)
         kernel_clock = _kernel_clock() if on_gpu else None
@@ -185,7 +186,7 @@ class Service(Process):
         rows = {label: asdict(result) for label, result in timings.items()}
         for label, case in cases.items():
             self.now("check", label)
-            verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
+            verdict = gate.judge_timed(returned[label], inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
@@ -211,9 +212,7 @@ class Service(Process):
 
         self.now("check", None)
         problem = next(iter(cases.values())).problem
-        stopwatch = verifier.Stopwatch(self.isolation(loop.build()), problem, self._device)
-        stopwatch.prepare(cases)
-        return stopwatch
+        return verifier.Stopwatch(self.isolation(loop.build()), problem, self._device, cases)
 
     def _judged(
         self,
@@ -239,36 +238,16 @@ class Service(Process):
 
     def _prepared(
         self, cases: Mapping[str, Case], inputs: Inputs
-    ) -> tuple[dict[str, Callable[[], None]], Callable[[str], dict[str, Any]]]:
-        """Label -> a call of its kernel, launched twice already, with its outputs poisoned since; and what the last
-        call of a label returned. A user's kernel may leave optional outputs out."""
-        from harness.measure import arenas
+    ) -> tuple[dict[str, Callable[[], None]], dict[str, dict[str, Any]]]:
+        """Label -> a call of its kernel, launched twice already; and what the last call of a label returned."""
+        bound, _ = self._bound(cases, [inputs.tensors], inputs.scalars)
+        returned: dict[str, dict[str, Any]] = {}
 
-        calls: dict[str, Callable[[], None]] = {}
-        outputs, returned = {}, {}
-        for label, case in cases.items():
-            self.now("load", label)
-            out = outputs[label] = arenas.make_outputs(case.problem, self._device)
-            bound = self._load(case).bind({**inputs.tensors, **out.tensors}, inputs.scalars)
+        def call(label: str) -> None:
+            returned[label] = bound[label][0]()
 
-            def call(label: str = label, bound: Any = bound) -> None:
-                returned[label] = bound()
-
-            self.now("launch", label)
-            for _ in range(2):
-                call()
-                self._synchronize()
-            calls[label] = call
-        for output in outputs.values():
-            output.poison()
-
-        def written(label: str) -> dict[str, Any]:
-            out = outputs[label]
-            missing = [out.tensors[name] for name in out.left_out()] if cases[label].kernel else []
-            found = returned[label].items()
-            return {name: one for name, one in found if one is not None and not any(one is each for each in missing)}
-
-        return calls, written
+        calls: dict[str, Callable[[], None]] = {label: functools.partial(call, label) for label in cases}
+        return calls, returned
 
     def cupti(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI, with the rests of burst
@@ -298,7 +277,7 @@ class Service(Process):
                 inputs.overwrite(next(upcoming))
 
             change()
-            calls, written = self._prepared(cases, inputs)
+            calls, returned = self._prepared(cases, inputs)
             self.now("launch", None)
             stopwatch = timing.CudaStopwatch()
             timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
@@ -327,7 +306,7 @@ class Service(Process):
             return self._judged(rows, cases, stopwatch, by_events)
         for label, case in cases.items():
             self.now("check", label)
-            verdict = gate.judge_timed(written(label), inputs, case.problem, peer=case.is_peer)
+            verdict = gate.judge_timed(returned[label], inputs, case.problem, peer=case.is_peer)
             if not verdict.passed:
                 reason = f"{cupti.FAULTS['kept_results']}, or another output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}

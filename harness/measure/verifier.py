@@ -11,7 +11,6 @@ import random
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,8 +24,8 @@ MOST_COPIES = 64
 """Copies of inputs: fewer than twice the L2 cache needs where one is smaller than a 64th of that."""
 KEPT = 3
 """Outputs of timed calls that are compared with the exact result, of each kernel."""
-CPU_WORDS = 2**16
-"""4-byte words that a flush touches on a CPU, whose times nobody compares."""
+CPU_CACHE = 2**17
+"""Bytes of the cache that a flush is for on a CPU, whose times nobody compares."""
 LONGEST_BATCH = 32
 """Calls of one batch under the verifier's clock; twice as many in the second one."""
 CLOCK_SECONDS = 0.02
@@ -37,56 +36,40 @@ CPU nothing hides what the process does between two calls."""
 CLOCK_TRIES = 3
 Failure = tuple[str, str, str]
 """Status, check and reason of a row."""
+Kept = tuple[int, dict[str, torch.Tensor]]
+"""By how much the inputs of a timed call had been rolled, and its outputs."""
 FLUSHED = "the checksum of the L2 flush is not the one that its key gives: the flush did not run as it should"
+FACTOR = 0x9E3779B1 - 2**32
+"""Of loop.cpp's flush, as a signed word."""
 chance = random.SystemRandom()
 
 
-@dataclass
-class Kept:
-    """Outputs of one timed call, and by how much its inputs had been rolled."""
-
-    shift: int
-    outputs: dict[str, torch.Tensor]
-
-
-@dataclass
 class Stopwatch:
-    """timing.Stopwatch over calls in the kernel's process. `prepare` comes first, `failures` last."""
+    """timing.Stopwatch over calls of one problem's `cases` (label -> case) in the kernel's process, bound to copies of
+    inputs that it draws. `failures` comes last."""
 
-    isolation: Isolation
-    problem: Problem
-    device: str
-    exposed: set[str] = field(default_factory=set)
-
-    def prepare(self, cases: Mapping[str, Any]) -> None:
-        """Draws the inputs and has every case (label -> case) bound to their copies."""
-        operator = operators.of(self.problem)
-        sample = operator.inputs(self.problem, operator.distributions[0], chance.getrandbits(31), self.device)
-        self._sample, self._cases = sample, cases
-        self._specs = operator.output_specs(self.problem)
-        inputs = arenas.Inputs(operator.input_specs(self.problem), sample)
+    def __init__(self, isolation: Isolation, problem: Problem, device: str, cases: Mapping[str, Any]) -> None:
+        self.isolation, self.problem, self.device = isolation, problem, device
+        self.exposed: set[str] = set()
+        operator = operators.of(problem)
+        self._sample = operator.inputs(problem, operator.distributions[0], chance.getrandbits(31), device)
+        self._cases, self._specs = cases, operator.output_specs(problem)
+        inputs = arenas.Inputs(operator.input_specs(problem), self._sample)
         self._dense = {name: arena.dense.clone() for name, arena in inputs.arenas.items()}
+        cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else CPU_CACHE
         size = sum(one.numel() for one in self._dense.values())
-        cache = torch.cuda.get_device_properties(0).L2_cache_size if self.device == "cuda" else 4 * CPU_WORDS // 2
-        self._words, copies = 2 * cache // 4, max(2, min(MOST_COPIES, -(-2 * cache // size)))
-        self._flushes: list[tuple[int, int]] = []
-        self._shifts = dict.fromkeys(range(1, copies + 1), 0)
+        copies = max(2, min(MOST_COPIES, -(-2 * cache // size)))
+        self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
+        self._shifts = {copy: chance.getrandbits(32) for copy in range(1, copies + 1)}
         self._seen = dict.fromkeys(cases, 0)
         self.kept: dict[str, list[Kept]] = {label: [] for label in cases}
         self._spin = 1_000_000
         self._sizes = {name: arenas.Arena(spec, "cpu").dense.numel() for name, spec in self._specs.items()}
         self._begin = size
-        self.isolation.shared.bytes(0, size + SLOTS * SLACK * sum(self._sizes.values()))
-        at = 0
-        for one in self._dense.values():
-            self.isolation.shared.bytes(at, one.numel()).copy_(one)
-            at += one.numel()
+        isolation.shared.bytes(0, size + SLOTS * SLACK * sum(self._sizes.values()))
+        isolation.shared.bytes(0, size).copy_(torch.cat([*self._dense.values()]))
         most = max(2 * LONGEST_BATCH, 4 * len(cases) + 8)
-        scalars = dict(sample.scalars)
-        self.isolation.worker.call("prepare", dict(cases), copies, self._words, most, scalars)
-        for copy in self._shifts:
-            self._shifts[copy] = chance.getrandbits(32)
-            self.isolation.worker.call("fill", copy, self._shifts[copy])
+        isolation.worker.call("prepare", dict(cases), self._shifts, self._words, most, dict(self._sample.scalars))
 
     def measure(self, batch: Sequence[tuple[str, object]], notify: timing.Notify) -> list[float]:
         labels = [label for label, _ in batch]
@@ -108,7 +91,7 @@ class Stopwatch:
     def _batch(self, labels: Sequence[str], *, warm: bool = False) -> list[tuple[float, int, int]]:
         """One batch. `warm`: without flushes, on inputs that stay; nothing is kept of it."""
         draws, picked = b"", list[tuple[int, str, int]]()
-        keys = [chance.getrandbits(32) for _ in labels]
+        keys = [chance.getrandbits(31) for _ in labels]
         for number, (label, key) in enumerate(zip(labels, keys, strict=True)):
             copy, slot, shift = 1 + chance.randrange(len(self._shifts)), 0, chance.getrandbits(32)
             if not warm and self._keeps(label.removesuffix(" again")) and len(picked) < SLOTS:
@@ -124,7 +107,7 @@ class Stopwatch:
             outputs = self._read(slot, strides[number])
             if len(self.kept[label]) == KEPT:
                 self.kept[label].pop(chance.randrange(KEPT))
-            self.kept[label].append(Kept(shift, outputs))
+            self.kept[label].append((shift, outputs))
         return results
 
     def _keeps(self, label: str) -> bool:
@@ -168,12 +151,11 @@ class Stopwatch:
         return found
 
     def _wrong(self, label: str) -> Failure | None:
-        for place, kept in enumerate(self.kept[label]):
-            outputs = {name: out.to(self.device) for name, out in kept.outputs.items()}
-            verdict = self._compare(label, kept.shift, outputs)
+        for place, (shift, kept) in enumerate(self.kept[label]):
+            outputs = {name: out.to(self.device) for name, out in kept.items()}
+            verdict = self._compare(label, shift, outputs)
             if not verdict.passed:
-                others = [other.outputs for other in self.kept[label][:place] + self.kept[label][place + 1 :]]
-                if any(_equal(kept.outputs, other) for other in others):
+                if any(_equal(kept, other) for at, (_, other) in enumerate(self.kept[label]) if at != place):
                     return "wrong", "kept_results", f"timed output: bit by bit that of other inputs; {verdict.reason}"
                 return "wrong", str(verdict.check), f"timed output: {verdict.reason}"
         return None
@@ -215,15 +197,11 @@ def are_flushed(count: int, flushes: Sequence[tuple[int, int]], device: str) -> 
     """Whether flushes of so many words, one after another, have the checksums of their keys: (key, checksum)."""
     words = torch.arange(count, dtype=torch.int32, device=device)
     for key, reported in flushes:
-        words.bitwise_xor_(_signed(key)).mul_(_signed(0x9E3779B1))
+        words.bitwise_xor_(key).mul_(FACTOR)
         words.bitwise_xor_((words >> 15) & 0x1FFFF)
         if int(words.sum(dtype=torch.int64)) & 0xFFFFFFFF != reported:
             return False
     return True
-
-
-def _signed(word: int) -> int:
-    return word - 2**32 if word >= 2**31 else word
 
 
 def _equal(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:

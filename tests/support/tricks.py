@@ -83,28 +83,30 @@ def loop_library():
     return ctypes.CDLL(paths.pop()) if paths else None
 
 
-class Device(ctypes.Structure):
+class Driver(ctypes.Structure):
     """loop.cpp, field by field."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in ("flush", "record", "elapsed", "copy", "finish")]
+    _fields_ = [
+        (name, ctypes.c_void_p) for name in ("create", "record", "query", "synchronize", "elapsed", "copy", "launch")
+    ]
 
 
-NEVER_FLUSHES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32, ctypes.c_int)(lambda key, place: 0)
-HALVES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_double))
+NEVER_FLUSHES = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
+HALVES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
 
 
 def patches(field, function):
     if library := loop_library():
-        setattr(Device.in_dll(library, "device"), field, ctypes.cast(function, ctypes.c_void_p).value)
+        setattr(Driver.in_dll(library, "driver"), field, ctypes.cast(function, ctypes.c_void_p).value)
 
 
 def never_flushes(q, k, v, *, causal, scale):
-    patches("flush", NEVER_FLUSHES)
+    patches("launch", NEVER_FLUSHES)
     return attend(q, k, v, causal=causal, scale=scale)
 
 
 @HALVES
-def a_microsecond(begin, end, milliseconds):
+def a_microsecond(milliseconds, begin, end):
     milliseconds[0] = 1e-3
     return 0
 

@@ -14,14 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 import harness.build
 from harness.build import loop
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.measure import arenas, service, verifier
-from harness.measure.isolation import Place, Shared
+from harness.measure import service, verifier
+from harness.measure.isolation import Shared
 from harness.measure.worker import Deadlines, Failed, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
@@ -135,16 +134,6 @@ def test_no_process_can_take_shared_memory_away() -> None:
         os.ftruncate(shared.descriptor, 16)
     again = Shared(os.dup(shared.descriptor)).bytes(100, 10)
     assert again.tolist() == [7] * 10
-
-
-def test_a_place_is_a_view_of_a_storage_with_its_surroundings() -> None:
-    spec = arenas.TensorSpec((2, 3), "fp16", 4, (1, 0))
-    arena = arenas.Arena(spec, "cpu")
-    arena.tensor.copy_(torch.arange(6.0).view(2, 3))
-    storage = torch.empty(0, dtype=torch.uint8).set_(arena.tensor.untyped_storage())
-    tensor = arena.tensor
-    place = Place(0, storage.numel(), "float16", tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    assert torch.equal(place.view(storage.clone()), tensor)
 
 
 @pytest.mark.parametrize("status", ["passed", "fine", None, 3])
