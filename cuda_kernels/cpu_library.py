@@ -80,7 +80,8 @@ class Library:
         )
 
     def forget(self) -> None:
-        """Watches no tensor any more."""
+        """The launch, of one grid or several, is over: diagnoses what it left unwritten, and watches no tensor any
+        more."""
         self.handle.forget()
 
     def diagnosis(self) -> str:

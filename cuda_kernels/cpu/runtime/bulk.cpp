@@ -1,6 +1,7 @@
 #include <runtime/bulk.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <runtime/async.h>
@@ -95,7 +96,13 @@ void write(Thread& self, BulkStore& store) {
     if (!bytes) return;
     self.cluster->reach(global, true);
     if (options().checks && !check_global(self, global, bytes, true, store.issue.mnemonic, store.issue.where)) return;
-    std::memcpy(const_cast<std::byte*>(global), source, bytes);
+    if (!store.adds) {
+      std::memcpy(const_cast<std::byte*>(global), source, bytes);
+      return;
+    }
+    auto* sums = reinterpret_cast<float*>(const_cast<std::byte*>(global));
+    for (uint32_t i = 0; i < bytes / sizeof(float); ++i)
+      std::atomic_ref(sums[i]).fetch_add(load<float>(source + i * sizeof(float)), std::memory_order_relaxed);
   });
   global_changed(self);
 }
@@ -188,7 +195,7 @@ void land(Cluster& cluster, BulkLoad& load) {
   complete_bytes(cluster, mbarrier, load.plan.bytes);
 }
 
-void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
+void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where, bool adds) {
   Thread& self = current();
   count_bulk(self, Path::shared_to_global, plan, mnemonic, where);
   check_alignment(self, plan, mnemonic, where);
@@ -198,6 +205,7 @@ void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where) {
       {plan,
        {std::make_shared<const Knowledge>(knowledge(self)), self.agent, self.cluster->clocks[self.agent], mnemonic,
         where},
+       adds,
        {}});
 }
 

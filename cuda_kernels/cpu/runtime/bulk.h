@@ -32,6 +32,7 @@ struct BulkLoad {
 struct BulkStore {
   BulkPlan plan;
   Issue issue;
+  bool adds;                    // to the floats in global memory, in place of overwriting
   std::vector<std::byte> read;  // from shared memory, not yet written; empty until then
 };
 
@@ -45,7 +46,7 @@ BulkPlan plan_plain(const void* global, uint32_t address, uint32_t bytes);
 void bulk_load(const BulkPlan& plan, uint32_t mbarrier, const char* mnemonic, Where where);
 // To every block of the cluster whose bit is set.
 void bulk_load_multicast(const BulkPlan& plan, uint32_t mbarrier, uint32_t blocks, const char* mnemonic, Where where);
-void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where);
+void bulk_store(const BulkPlan& plan, const char* mnemonic, Where where, bool adds = false);
 void bulk_commit_group(const char* mnemonic, Where where);
 // All but the newest `pending` groups are written. With `only_read` they have only left shared memory, and are written
 // at the thread's next wait or at its end.

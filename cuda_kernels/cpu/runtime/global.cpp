@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <runtime/diagnosis.h>
+#include <runtime/options.h>
 
 namespace cpu {
 namespace {
@@ -17,8 +18,9 @@ struct Tensor {
   std::vector<int64_t> sizes, strides;
   Access access;
   int64_t span;                 // elements from the first to the last
-  std::vector<uint8_t> writes;  // by element of the span: how often written, or OUTSIDE
+  std::vector<uint8_t> writes;  // by element of the span: how often this grid wrote it, or OUTSIDE
   std::vector<Site> sites;      // of the first write
+  std::vector<bool> earlier;    // by element of the span: whether an earlier grid of the launch wrote it
 
   bool has(int64_t element) const { return element >= 0 && element < span && writes[element] != OUTSIDE; }
 
@@ -37,11 +39,28 @@ struct Tensor {
 };
 
 std::vector<Tensor> tensors;
+bool launched = false;  // a grid, since the tensors are watched
 
 std::string element_name(const Tensor& tensor, const std::vector<int64_t>& index) {
   std::string name = tensor.name + "[";
   for (size_t d = 0; d < index.size(); ++d) name += (d ? ", " : "") + std::to_string(index[d]);
   return name + "]";
+}
+
+void end_outputs() {
+  for (const Tensor& tensor : tensors) {
+    if (tensor.access != Access::write_once) continue;
+    int64_t unwritten = 0, all = 0;
+    std::string first;
+    tensor.for_each([&](int64_t offset, const auto& index) {
+      ++all;
+      if (!tensor.writes[offset] && !tensor.earlier[offset] && !unwritten++) first = element_name(tensor, index);
+    });
+    if (unwritten)
+      report("output_unwritten",
+             text("%lld of %lld elements of %s were not written, the first is %s", static_cast<long long>(unwritten),
+                  static_cast<long long>(all), tensor.name.c_str(), first.c_str()));
+  }
 }
 
 }  // namespace
@@ -56,6 +75,7 @@ void watch_tensor(std::string name, const void* base, int element_bytes, std::ve
                 access,
                 1,
                 {},
+                {},
                 {}};
   for (size_t d = 0; d < tensor.sizes.size(); ++d) {
     if (!tensor.sizes[d]) return;
@@ -63,11 +83,16 @@ void watch_tensor(std::string name, const void* base, int element_bytes, std::ve
   }
   tensor.writes.assign(tensor.span, OUTSIDE);
   tensor.sites.resize(access == Access::write_once ? tensor.span : 0);
+  tensor.earlier.resize(tensor.sites.size());
   tensor.for_each([&](int64_t offset, const auto&) { tensor.writes[offset] = 0; });
   tensors.push_back(std::move(tensor));
 }
 
-void forget_tensors() { tensors.clear(); }
+void forget_tensors() {
+  if (options().checks && launched && !diagnosed()) end_outputs();
+  launched = false;
+  tensors.clear();
+}
 
 std::string nearest_tensor(const std::byte* pointer) {
   if (tensors.empty()) return "no tensor is watched";
@@ -120,24 +145,14 @@ bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_sto
 }
 
 void begin_outputs() {
-  for (Tensor& tensor : tensors)
-    if (tensor.access == Access::write_once)
-      for (uint8_t& writes : tensor.writes) writes = writes == OUTSIDE ? OUTSIDE : 0;
-}
-
-void end_outputs() {
-  for (const Tensor& tensor : tensors) {
+  launched = true;
+  for (Tensor& tensor : tensors) {
     if (tensor.access != Access::write_once) continue;
-    int64_t unwritten = 0, all = 0;
-    std::string first;
-    tensor.for_each([&](int64_t offset, const auto& index) {
-      ++all;
-      if (!tensor.writes[offset] && !unwritten++) first = element_name(tensor, index);
-    });
-    if (unwritten)
-      report("output_unwritten",
-             text("%lld of %lld elements of %s were not written, the first is %s", static_cast<long long>(unwritten),
-                  static_cast<long long>(all), tensor.name.c_str(), first.c_str()));
+    for (int64_t i = 0; i < tensor.span; ++i) {
+      if (tensor.writes[i] == OUTSIDE || !tensor.writes[i]) continue;
+      tensor.earlier[i] = true;
+      tensor.writes[i] = 0;
+    }
   }
 }
 

@@ -16,6 +16,7 @@ enum class Access { read, write_once, scratch };
 
 void watch_tensor(std::string name, const void* base, int element_bytes, std::vector<int64_t> sizes,
                   std::vector<int64_t> strides, Access access);
+// The launch is over: reports outputs that none of its grids wrote.
 void forget_tensors();
 // Says in words where a pointer lies.
 std::string nearest_tensor(const std::byte* pointer);
@@ -24,8 +25,7 @@ std::string nearest_tensor(const std::byte* pointer);
 // bytes must not be touched.
 bool check_global(Thread& self, const void* pointer, uint32_t bytes, bool is_store, const char* mnemonic, Where where);
 
-// Before a launch, and after one that ran to its end.
+// Before each grid of a launch: it may write again what an earlier one wrote.
 void begin_outputs();
-void end_outputs();
 
 }  // namespace cpu

@@ -141,4 +141,12 @@ void global_store(void* pointer, const void* value, uint32_t bytes, const char* 
   global_changed(current());
 }
 
+void global_add(float* sums, const float* values, uint32_t count, const char* mnemonic, Where where) {
+  const auto bytes = static_cast<uint32_t>(count * sizeof *sums);
+  touch_global(sums, bytes, bytes, true, mnemonic, where);
+  cpu::count(Path::registers_to_global, bytes, 0, sums, mnemonic, where);
+  for (uint32_t i = 0; i < count; ++i) std::atomic_ref(sums[i]).fetch_add(values[i], std::memory_order_relaxed);
+  global_changed(current());
+}
+
 }  // namespace cpu

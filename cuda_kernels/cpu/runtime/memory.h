@@ -31,6 +31,8 @@ const std::byte* shared_load(uint32_t address, uint32_t bytes, const char* mnemo
 void shared_store(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
 void global_load(const void* pointer, uint32_t bytes, const char* mnemonic, Where where);  // before it is read
 void global_store(void* pointer, const void* value, uint32_t bytes, const char* mnemonic, Where where);
+// Adds each of `count` values, as one access that must be aligned to its size.
+void global_add(float* sums, const float* values, uint32_t count, const char* mnemonic, Where where);
 // A lane's part of an instruction that counts itself, such as ldmatrix.
 const std::byte* shared_read(uint32_t address, uint32_t bytes, const char* mnemonic, Where where);
 void shared_write(uint32_t address, const void* value, uint32_t bytes, const char* mnemonic, Where where);
