@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.promises import FASTEST, Promise
+from harness.operators.protocol import Operator
 from harness.rows import ledger, stats
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ COLUMNS = (
 
 
 def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
-    """{schema, entries}: an entry for each promise and GPU that ran its experiment, and GAP_EXPLAINED.
+    """{schema, entries}: an entry for each promise and GPU that ran its experiment, and GAP_EXPLAINED. Promises of an
+    operator without a row on a GPU have none there.
 
     An entry is {name, experiment, ours, gpu, quoted, status, reason, value, interval, worst_cell, caveats, cells}. Its
     `value` is the geometric mean over the cells, one a problem, None while one of them has no value. `quoted` says what
@@ -54,34 +56,37 @@ def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
     """
     timings = stats.Timings(timing)
     own = timing[timing.assembler == "own"]
-    promises = [promise for operator in operators.every() for promise in operator.promises()]
-    asked = {promise.experiment for promise in promises}
+    asked = {promise.experiment for operator in operators.every() for promise in operator.promises()}
     rows = _by_experiment(own[(own.purpose == "timing") & own.experiment.isin(asked)])
     entries = []
     known = timing[timing.gpu.notna()]
+    seen = set(zip(known.gpu, known.operator, strict=True))
     for gpu, major in sorted(set(zip(known.gpu, known.major, strict=True))):
         doubts = Doubts(own[own.gpu == gpu], gate[(gate.gpu == gpu) & (gate.assembler == "own")])
-        for promise in promises:
-            here = rows.get((gpu, promise.experiment, promise.mode), [])
-            runs = promise.ladder and major in techniques.LADDERS[promise.ladder].capabilities
-            if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
-                entries.append(_entry(promise, gpu, here, timings, doubts))
         ledgers = ledger.ledgers(timing[timing.gpu == gpu], timings=timings)
-        for prices in (operator.prices() for operator in operators.every() if operator.prices):
-            if major in techniques.LADDERS[prices.LADDER].capabilities:
+        for operator in operators.every():
+            if (gpu, operator.name) not in seen:
+                continue
+            capabilities = {ladder.name: ladder.capabilities for ladder in operator.ladders}
+            for promise in operator.promises():
+                here = rows.get((gpu, operator.name, promise.experiment, promise.mode), [])
+                runs = promise.ladder and major in capabilities[promise.ladder]
+                if (runs or here) and (promise.quoted is None or promise.quoted.gpu == gpu):
+                    entries.append(_entry(promise, operator, gpu, here, timings, doubts))
+            prices = operator.prices and operator.prices()
+            if prices and major in capabilities[prices.LADDER]:
                 mine = [one for one in ledgers if one.prices is prices]
                 entries.append(_gap_explained(gpu, prices, mine, doubts))
     return {"schema": SCHEMA, "entries": entries}
 
 
 def _by_experiment(timing: DataFrame) -> dict[Any, list[Row]]:
-    """(gpu, experiment, mode) -> its timings, the oldest first."""
+    """(gpu, operator, experiment, mode) -> its timings, the oldest first."""
     ordered = timing.sort_values("time", kind="stable")
     table = ordered[list(COLUMNS)].astype(object).where(ordered[list(COLUMNS)].notna(), None)
     found = defaultdict(list)
-    for place, row in zip(
-        zip(ordered.gpu, ordered.experiment, ordered["mode"], strict=True), table.to_dict("records"), strict=True
-    ):
+    places = zip(ordered.gpu, ordered.operator, ordered.experiment, ordered["mode"], strict=True)
+    for place, row in zip(places, table.to_dict("records"), strict=True):
         found[place].append(row)
     return found
 
@@ -126,21 +131,24 @@ class Doubts:
         ) in self._failed_at or f"{version} {row['technique']}" in self._unsteady
 
 
-def _entry(promise: Promise, gpu: str, rows: list[Row], timings: stats.Timings, doubts: Doubts) -> dict[str, Any]:
+def _entry(
+    promise: Promise, operator: Operator, gpu: str, rows: list[Row], timings: stats.Timings, doubts: Doubts
+) -> dict[str, Any]:
     here: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if promise.technique in (None, row["technique"]) or row["backend"] != "cuda":
             here[row["problem"]].append(row)
     problems = promise.quoted.speeds if promise.quoted else [promise.problem] if promise.problem else None
     if problems is None:
-        problems = [problem.slug for problem in experiments.load(promise.experiment).problems]
+        problems = [problem.slug for problem in experiments.load(operator.experiment(promise.experiment)).problems]
     find = _quoted if promise.quoted else _fastest if promise.theirs == FASTEST else _measured
     order = problems if promise.quoted else sorted(problems)
     found = [find(promise, problem, here[problem], timings) for problem in order]
     cells = [{"problem": problem, **cell} for problem, (cell, *_) in zip(order, found, strict=True)]
     holes = _together(cells)
     if not rows:
-        holes = [f"{promise.experiment} was not run on this GPU: `twinkernels run {promise.experiment}`"]
+        name = techniques.qualified(promise.experiment, operator.name)
+        holes = [f"{name} was not run on this GPU: `twinkernels run {name}`"]
     values = [cell["value"] for cell in cells if "value" in cell]
     ratios = [ratio for _, ratio, _ in found if ratio]
     return {
