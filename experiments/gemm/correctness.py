@@ -14,6 +14,7 @@ from itertools import product
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES
 from harness.operators.gemm.ladders import ampere, hopper
+from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
 
 TECHNIQUES = tuple(technique.name for technique in (*ampere.TECHNIQUES, *hopper.TECHNIQUES))
@@ -34,7 +35,7 @@ EXPERIMENT = Experiment(
     ),
     techniques=TECHNIQUES,
     backends=SERIES,
-    peers=("cublas", "cublaslt", "inductor"),
+    peers=CUBLAS,
     modes=(),
     padded=True,
 )

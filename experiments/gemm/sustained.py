@@ -1,6 +1,6 @@
 """How fast are matrix products under load, where the power limit lowers the clock?
 
-The shapes of grid that keep a GPU busy for long, each kernel launched without pause until its time is stable.
+The shapes of grid that keep a GPU busy for longest, each kernel launched without pause until its time is stable.
 """
 
 import sys
@@ -9,21 +9,25 @@ if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
 from harness.catalog.entries import Experiment
+from harness.operators.gemm.libraries import CUBLAS
+from harness.operators.gemm.promises import BEST
 from harness.operators.gemm.shapes import SHAPES
 
-LEAST = 2**38
-"""FLOP of a problem that takes hundreds of microseconds."""
+LEAST = 2**39
+"""FLOP of a problem that takes more than half a millisecond."""
 
 EXPERIMENT = Experiment(
     name="sustained",
     problems=tuple(problem for problem in SHAPES if problem.flops >= LEAST),
-    techniques=("two_consumers", "persistent", "pingpong"),
+    techniques=BEST,
     backends=("cuda", "triton", "gluon"),
-    tiles=("best",),
+    peers=CUBLAS,
+    tiles=("chosen",),
+    distributions=("positive", "outliers", "cancellation"),
     modes=("sustained",),
 )
 
 if __name__ == "__main__":
     from harness.setup.script import become
 
-    become("run", EXPERIMENT.name)
+    become("run", "gemm/sustained")

@@ -80,7 +80,7 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
     """Every cell of the experiment, problem by problem.
 
     Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment
-    without reference tiles the case has no tile. An experiment of gates alone checks every twin that takes the problem:
+    of "best" tiles alone the case has no tile. An experiment of gates alone checks every twin that takes the problem:
     one that declines the reference tile at the tile that `tune` chose, or at the first that it would try."""
 
     found: list[Case] = []
@@ -109,12 +109,11 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
 def _tiles(
     choices: Sequence[str], technique: str, backend: str, problem: Problem, gpu: str | None
 ) -> list[Tile | None]:
-    """The tiles that `choices` ("reference", "best") name. Where there is no best one yet, it is left out beside the
-    reference."""
-    named = {
-        "reference": techniques.reference_tile(techniques.at(technique, problem), problem.tile_key),
-        "best": tiles.best_tile(technique, backend, problem, gpu),
-    }
+    """The tiles that `choices` ("reference", "best", "chosen") name. Where there is no best one yet, it is left out
+    beside the reference."""
+    reference = techniques.reference_tile(techniques.at(technique, problem), problem.tile_key)
+    best = tiles.best_tile(technique, backend, problem, gpu)
+    named = {"reference": reference, "best": best, "chosen": best or reference}
     return [named[choice] for choice in choices if named[choice] or "reference" not in choices]
 
 

@@ -202,9 +202,9 @@ class Experiment:
     """One question and the grid of measurements that answers it.
 
     `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
-    once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's). `modes` are timing
-    modes: "burst" and/or "sustained". `distributions` are the inputs of the gate, by default all of the operator's;
-    `peers` are by default the operator's.
+    once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
+    best where there is one, else the reference. `modes` are timing modes: "burst" and/or "sustained". `distributions`
+    are the inputs of the gate, by default all of the operator's; `peers` are by default the operator's.
     `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of
     `backends`, or in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every
     sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's

@@ -23,6 +23,12 @@ from harness.machine import clocks
 VARIABLES = re.compile(r"(TRITON|CUDA|TORCH|PYTORCH|DISABLE_MMA|NVIDIA_TF32)\w*|OMP_NUM_THREADS|MAX_JOBS")
 """Environment variables that change what is compiled or how it runs."""
 
+PACKAGES = (
+    *("triton", "numpy", "flash-attn", "flash-attn-4"),
+    *("nvidia-cublas", "nvmath-python", "sgl-deep-gemm", "quack-kernels"),
+)
+"""Whose versions an environment has beside torch's, under the name of the package."""
+
 SOURCES = re.compile("(cuda_kernels|triton_kernels|harness|experiments|reports)/")
 """Where a file that git does not know may change what is measured or shown."""
 
@@ -47,7 +53,7 @@ def describe(argv: list[str] | None = None) -> dict[str, Any]:
             "torch": torch.__version__,
             "cuda_runtime": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
-            **{name: _version(name) for name in ("triton", "numpy", "flash-attn", "flash-attn-4")},
+            **{name: _version(name) for name in PACKAGES},
             "flash-attn-3": (version := _version("fa3-fwd")) and f"fa3-fwd {version}",
         },
         "toolchain": {

@@ -163,7 +163,8 @@ class Peer:
     label: str = ""
     """What it leaves out, such as "no LSE"."""
     compiler: dict[str, Any] | None = None
-    compile_s: float | None = None
+    compiles: bool = False
+    """Whether its first launch compiles."""
 
 
 @dataclass(frozen=True)

@@ -315,6 +315,7 @@ _COMMON: dict[str, tuple[Any, Column]] = {
     **_fields("str", "source_sha256"),
     "sass_sha256": ("str", lambda row: (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256")),
     **_fields(object, "compiler", "details"),
+    **_fields(float, "compile_s"),
     **_fields("str", "same_program", read=_detail),
     "recorded": (bool, lambda row: row.get("recorded", False)),
     **_fields("str", "run", "environment", "time"),

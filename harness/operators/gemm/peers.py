@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.operators.errors import Unsupported
@@ -14,20 +14,25 @@ from harness.operators.protocol import Peer, Scalars, Tensors
 
 HEURISTICS = 64
 """Answers of cuBLASLt's heuristics that are timed for the best of them; nvmath-python asks for 8 by itself."""
+LAUNCHES = 5
+"""Of each answer, after one that is not timed."""
+WORKSPACE = 2**30
+"""Bytes that an answer may ask for."""
 Bound = Callable[[], Any]
+COMPILING = ("inductor", "deep_gemm", "quack")
+"""Peers whose first launch compiles."""
 
 
 def peer(name: str, problem: Problem) -> Peer:
     """A library's product. Raises Unsupported, ImportError."""
-    start = time.perf_counter()
     make = _MAKERS[name](problem)
 
-    def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], dict[str, Any]]:
+    def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], Mapping[str, Any]]:
         bound = make(tensors)
         return lambda: {"c": bound()}
 
     label = "GELU by a kernel of its own" if problem.epilogue == "gelu" and name == "cublas" else ""
-    return Peer(bind, label, compile_s=time.perf_counter() - start if name == "inductor" else None)
+    return Peer(bind, label, compiles=name in COMPILING)
 
 
 def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
@@ -49,22 +54,47 @@ def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
 
 
 def _cublaslt(problem: Problem) -> Callable[[Tensors], Bound]:
-    if problem.epilogue != "plain" or problem.out != "same":
-        raise Unsupported("cublaslt is timed on plain products in the dtype of their inputs")
-    advanced = importlib.import_module(LIBRARIES["cublaslt"].module)
+    """The heuristics are timed on the first tensors; later ones take the same answer."""
+    _require_plain("cublaslt", problem)
+    product = importlib.import_module(LIBRARIES["cublaslt"].module).Matmul
+    best: list[Any] = []
 
     def make(tensors: Tensors) -> Bound:
-        product = advanced.Matmul(tensors["a"], tensors["b"].T)
-        product.plan(preferences={"limit": HEURISTICS})
-        product.autotune(iterations=5)
-        return product.execute
+        bound = product(tensors["a"], tensors["b"].T, options={"memory_limit": WORKSPACE})
+        if not best:
+            best.append(_fastest(bound, bound.plan(preferences={"limit": HEURISTICS})))
+        else:
+            bound.plan(algorithms=best)
+        return lambda: bound.execute(algorithm=best[0])
 
     return make
 
 
+def _fastest(product: Any, algorithms: Any) -> Any:
+    """The algorithm with the lowest median of LAUNCHES, each with a cold L2 cache, in rounds of all algorithms."""
+    import torch
+
+    cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    flushed = torch.empty(2 * cache, dtype=torch.uint8, device="cuda")
+    events: dict[Any, list[Any]] = {algorithm: [] for algorithm in algorithms}
+    for _ in range(1 + LAUNCHES):
+        for algorithm, timed in events.items():
+            flushed.fill_(1)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            product.execute(algorithm=algorithm)
+            end.record()
+            timed.append((begin, end))
+    torch.cuda.synchronize()
+
+    def median(algorithm: Any) -> float:
+        return statistics.median(begin.elapsed_time(end) for begin, end in events[algorithm][1:])
+
+    return min(events, key=median)
+
+
 def _inductor(problem: Problem) -> Callable[[Tensors], Bound]:
     import torch
-    from torch._inductor import config
 
     def multiply(a: Any, b: Any, bias: Any) -> Any:
         c = a @ b.T if bias is None else torch.addmm(bias, a, b.T)
@@ -73,21 +103,44 @@ def _inductor(problem: Problem) -> Callable[[Tensors], Bound]:
     if problem.out == "fp32":
         raise Unsupported("Inductor's templates write the dtype of their inputs")
     torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
-    compiled = torch.compile(multiply, mode="max-autotune-no-cudagraphs", dynamic=False)
+    options = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON"}
+    compiled = torch.compile(multiply, options=options, dynamic=False)
+    return lambda tensors: lambda: compiled(tensors["a"], tensors["b"], tensors.get("bias"))
+
+
+def _deep_gemm(problem: Problem) -> Callable[[Tensors], Bound]:
+    _require_plain("deep_gemm", problem)
+    if problem.dtype != "bf16":
+        raise Unsupported("DeepGEMM multiplies bf16 and 8-bit floats; use bf16")
+    multiply = importlib.import_module(LIBRARIES["deep_gemm"].module).bf16_gemm_nt
 
     def make(tensors: Tensors) -> Bound:
-        def call() -> Any:
-            with config.patch(max_autotune_gemm_backends="TRITON"):
-                return compiled(tensors["a"], tensors["b"], tensors.get("bias"))
+        a, b, c = (tensors[name] for name in "abc")
 
-        call()
-        return lambda: compiled(tensors["a"], tensors["b"], tensors.get("bias"))
+        def call() -> Any:
+            multiply(a, b, c)
+            return c
+
+        return call
 
     return make
+
+
+def _quack(problem: Problem) -> Callable[[Tensors], Bound]:
+    _require_plain("quack", problem)
+    multiply = importlib.import_module(LIBRARIES["quack"].module).gemm
+    return lambda tensors: lambda: multiply(tensors["a"], tensors["b"].T, out=tensors["c"])
+
+
+def _require_plain(name: str, problem: Problem) -> None:
+    if problem.epilogue != "plain" or problem.out != "same":
+        raise Unsupported(f"{name} is timed on plain products in the dtype of their inputs")
 
 
 _MAKERS: dict[str, Callable[[Problem], Callable[[Tensors], Bound]]] = {
     "cublas": _cublas,
     "cublaslt": _cublaslt,
     "inductor": _inductor,
+    "deep_gemm": _deep_gemm,
+    "quack": _quack,
 }

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from harness.catalog.promises import FASTEST, Promise
-from harness.operators.gemm.libraries import ANCHOR
+from functools import partial
 
-RIVALS = (ANCHOR, "cublaslt")
-"""cuBLAS by its first heuristic and by the best of them."""
+from harness.catalog.promises import FASTEST, Promise
+from harness.operators.gemm.ladders import hopper
+from harness.operators.gemm.libraries import ANCHOR, CUBLAS
+
+FLAGSHIP = "flagship"
+HAS_FLAGSHIP = FLAGSHIP in (technique.name for technique in hopper.TECHNIQUES)
+BEST = (FLAGSHIP,) if HAS_FLAGSHIP else ("persistent", "pingpong")
+"""The rungs that the grid times, in each language: until there is a flagship, those that can be the fastest."""
+
+_over_cublas = partial(Promise, theirs=FASTEST, rivals=CUBLAS)
 
 
 def promises() -> tuple[Promise, ...]:
     """In the order of the scorecard. An entry begins with its first row."""
+    of_cuda = FLAGSHIP if HAS_FLAGSHIP else None
+    burst = (
+        _over_cublas("gemm_over_cublas", "cuda", experiment="grid", technique=of_cuda),
+        Promise("gemm_over_torch_mm", "cuda", ANCHOR, "grid", technique=of_cuda),
+        _over_cublas("gemm_triton_over_cublas", "triton", experiment="grid"),
+        _over_cublas("gemm_gluon_over_cublas", "gluon", experiment="grid"),
+    )
+    sustained = partial(_over_cublas, experiment="sustained", mode="sustained")
     return (
-        Promise("gemm_over_cublas", "cuda", FASTEST, "grid", rivals=RIVALS),
-        Promise("gemm_over_cublas_sustained", "cuda", FASTEST, "sustained", mode="sustained", rivals=RIVALS),
-        Promise("gemm_triton_over_cublas", "triton", ANCHOR, "grid"),
-        Promise("gemm_gluon_over_cublas", "gluon", ANCHOR, "grid"),
+        *burst,
+        sustained("gemm_over_cublas_sustained", "cuda", technique=of_cuda),
+        sustained("gemm_triton_over_cublas_sustained", "triton"),
+        sustained("gemm_gluon_over_cublas_sustained", "gluon"),
     )

@@ -536,6 +536,8 @@ def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.Monke
         ("right_too", TILE),
         ("right_too", Tile(16, 32)),
     ]
+    chosen = of_experiment(experiment(*best, "zeros", tiles=("chosen",)), "h200")
+    assert [(case.technique, case.tile) for case in chosen] == [*best.items(), ("zeros", TILE)]
 
 
 def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

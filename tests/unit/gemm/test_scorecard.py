@@ -1,0 +1,59 @@
+"""The ratios of matrix products: which libraries stand on the other side, and what an entry says it measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.operators.gemm.shapes import SHAPES
+from harness.rows import scorecard
+from tests.support import gemm_rows
+from tests.support import synthetic_rows as synthetic
+from tests.support.tables import tables
+
+Row = dict[str, Any]
+
+
+def entries(rows: list[Row]) -> dict[str, Any]:
+    return {one["name"]: one for one in scorecard.scorecard(*tables(rows, gemm_rows.hashes())[:2])["entries"]}
+
+
+def test_each_language_stands_against_the_faster_of_two_ways_to_cublas() -> None:
+    card = entries(gemm_rows.rows())
+    assert set(card) == {f"gemm{of}_over_{what}" for of, what in GRID}, "nothing of attention, and nothing sustained"
+    assert card["gemm_over_cublas"]["value"] == pytest.approx(740 / 760)
+    assert card["gemm_over_torch_mm"]["value"] == pytest.approx(740 / 750)
+    assert card["gemm_triton_over_cublas"]["value"] == pytest.approx(700 / 760)
+    assert card["gemm_gluon_over_cublas"]["value"] == pytest.approx(710 / 760)
+    cells = card["gemm_over_cublas"]["cells"]
+    assert {cell["problem"] for cell in cells} == {problem.slug for problem in SHAPES}
+    assert {cell["ours_is"] for cell in cells} == {"cuda pingpong 128x128-s6-w8 (reference tile)"}
+    assert {cell["theirs_is"] for cell in cells} == {"cublaslt"}
+
+
+GRID = [("", "cublas"), ("", "torch_mm"), ("_triton", "cublas"), ("_gluon", "cublas")]
+
+
+def test_without_nvmath_the_faster_of_two_is_not_known() -> None:
+    missing = {"status": "unsupported", "reason": "nvmath-python is not installed: pip install nvmath-python"}
+    rows = [row | missing if row.get("backend") == "cublaslt" else row for row in gemm_rows.rows()]
+    for row in rows:
+        if row.get("backend") == "cublaslt":
+            del row["samples_ms"]
+    card = entries(rows)
+    assert card["gemm_over_cublas"]["value"] is None
+    assert "nvmath-python is not installed" in card["gemm_over_cublas"]["reason"]
+    assert card["gemm_over_torch_mm"]["value"] == pytest.approx(740 / 750)
+
+
+def test_rows_under_load_are_entries_of_their_own() -> None:
+    card = entries([synthetic.ENVIRONMENT, *gemm_rows.of("sustained", mode="sustained")])
+    assert set(card) == {f"gemm{of}_over_cublas_sustained" for of in ("", "_triton", "_gluon")}
+    assert card["gemm_triton_over_cublas_sustained"]["value"] == pytest.approx(700 / 760)
+
+
+def test_rows_of_another_operators_grid_are_none_of_its() -> None:
+    grid = [row for row in gemm_rows.of("grid") if "technique" not in row]
+    others = [row | {"operator": "attention", "problem": synthetic.PROBLEMS[0].to_dict()} for row in grid]
+    assert not [name for name in entries([synthetic.ENVIRONMENT, *others]) if name.startswith("gemm")]
