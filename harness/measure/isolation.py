@@ -53,6 +53,16 @@ class Shared:
                 self._pinned.append(self._all)
         return self._all[begin : begin + count]
 
+    def close(self) -> None:
+        """Forgets it. The driver must as well: it refuses to pin what the system maps at the same addresses later."""
+        if self._pinned:
+            import torch
+
+            for pinned in self._pinned:
+                torch.cuda.cudart().cudaHostUnregister(pinned.data_ptr())
+        self._all, self._pinned = None, []
+        os.close(self.descriptor)
+
 
 class Isolation:
     """A process for kernels, started at once; nobody waits for its start before the first call. With `loop`, a build of
@@ -81,7 +91,8 @@ class Isolation:
     def end(self) -> None:
         """Ends the process and closes what it shared."""
         self.worker.kill()
-        for descriptor in (self._draws, self._results, self.shared.descriptor):
+        self.shared.close()
+        for descriptor in (self._draws, self._results):
             os.close(descriptor)
 
     def launch(
