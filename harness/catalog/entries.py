@@ -164,6 +164,9 @@ class Technique:
     limits: tuple[Limit, ...] = ()
     general: bool = False
     """Takes any length, any strides, and every size that the operator knows."""
+    repeats: bool = True
+    """The same inputs give the same bits. Where it says False, sums depend on the order in which blocks come, and the
+    gate judges every launch by its numbers."""
     constant_strides: bool = False
     """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
     seeds: tuple[str, ...] = ()

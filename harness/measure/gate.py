@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,9 +57,11 @@ def gate(
     padded: bool = False,
     peer: bool = False,
     may_leave_out: bool = False,
+    may_vary: bool = False,
 ) -> Verdict:
     """Runs `launch(tensors, scalars)` on every distribution and seed; stops at the first wrong one. With
-    `may_leave_out` it need not write optional outputs.
+    `may_leave_out` it need not write optional outputs; with `may_vary` it need not give the same bits again, but right
+    numbers every time.
 
     All runs share their addresses, and at least two differ in their values, so that an answer kept from an earlier
     call is found out. Every case runs on outputs poisoned in two ways and gives the same bits `repeats` times, whether
@@ -85,6 +88,7 @@ def gate(
 
     numerics: dict[str, Any] = {}
     left_out: list[str] = []
+    varied: set[str] = set()
     previous: dict[str, torch.Tensor] | None = None
     for number, (distribution, seed) in enumerate(cases):
         expected = expect(problem, distribution, seed, device, peer=peer)
@@ -99,7 +103,9 @@ def gate(
             if failure is None and not verdict.passed and previous:
                 failure = _check_stale(first, previous, outputs.optional)
             if failure is None and verdict.passed:
-                failure = _check_repeats(run, inputs, outputs, first, repeats, REPEAT_SECONDS if number else math.inf)
+                judge = partial(operator.compare, expected=expected) if may_vary else None
+                seconds = REPEAT_SECONDS if number else math.inf
+                failure = _check_repeats(run, inputs, outputs, first, repeats, seconds, judge, varied)
             if failure is not None:
                 verdict = Verdict(False, *failure, verdict.numerics)
             previous = first
@@ -107,7 +113,7 @@ def gate(
         if not verdict.passed:
             reason = f"{distribution}, seed {seed}: {verdict.reason}"
             return replace(verdict, reason=reason, numerics=numerics, left_out=tuple(left_out))
-    return Verdict(True, None, None, numerics, tuple(left_out))
+    return Verdict(True, None, None, numerics, tuple(left_out), tuple(sorted(varied)))
 
 
 def judge_timed(outputs: Mapping[str, Any], inputs: Inputs, problem: Problem, *, peer: bool = False) -> Verdict:
@@ -154,21 +160,26 @@ def _check_repeats(
     first: Mapping[str, torch.Tensor],
     launches: int,
     seconds: float,
+    judge: Callable[[Mapping[str, torch.Tensor]], Verdict] | None,
+    varied: set[str],
 ) -> Failure | None:
     """Runs until there were `launches`, or for `seconds`, at least once more: the same bits every time, whatever lay in
-    the outputs before, and with numbers in place of NaN around the inputs."""
+    the outputs before, and with numbers in place of NaN around the inputs. Where there is a `judge`, bits may vary,
+    which is noted in `varied`, and it judges what they say."""
     inputs.load(inputs.sample, around="finite")
     begin = time.perf_counter()
     for launch in range(2, max(2, launches) + 1):
         run("finite" if launch % 2 == 0 else "nan")
-        for name, earlier in first.items():
-            if not same_bits(outputs.tensors[name], earlier):
-                failure = (
-                    "not_repeatable",
-                    f"launch {launch}, with numbers in place of NaN around {', '.join(inputs.tensors)}, gives another "
-                    f"{name} than launch 1",
-                )
-                return _check_memory(inputs, outputs) or _check_written(outputs, first) or failure
+        others = [name for name, earlier in first.items() if not same_bits(outputs.tensors[name], earlier)]
+        if others:
+            varied.update(others)
+            again = f"launch {launch}, with numbers in place of NaN around {', '.join(inputs.tensors)}, gives another "
+            failure: Failure | None = ("not_repeatable", f"{again}{others[0]} than launch 1")
+            if judge is not None:
+                verdict = judge({name: outputs.tensors[name] for name in first})
+                failure = None if verdict.passed else (str(verdict.check), f"launch {launch}: {verdict.reason}")
+            if failure := _check_memory(inputs, outputs) or _check_written(outputs, first) or failure:
+                return failure
         if time.perf_counter() - begin > seconds:
             break
     return _check_memory(inputs, outputs)

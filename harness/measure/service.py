@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.catalog import techniques
 from harness.measure.isolation import Isolation
 from harness.measure.process import Loader, Process, Watch, serve
 from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions
@@ -127,8 +128,11 @@ class Service(Process):
             padded=options.padded,
             peer=case.is_peer,
             may_leave_out=case.kernel is not None,
+            may_vary=bool(case.technique) and not techniques.at(str(case.technique), case.problem).repeats,
         )
-        details = {"label": name, "launch_ms": min(launches_ms)}
+        details: dict[str, Any] = {"label": name, "launch_ms": min(launches_ms)}
+        if verdict.varied:
+            details["varied"] = list(verdict.varied)
         if options.padded:
             details["padded"] = True
         if case.kernel and verdict.left_out:

@@ -138,6 +138,8 @@ class Verdict:
     numerics: dict[str, Any]
     left_out: tuple[str, ...] = ()
     """Optional outputs that were not written."""
+    varied: tuple[str, ...] = ()
+    """Outputs that got other bits from the same inputs."""
 
     @property
     def status(self) -> str:
