@@ -35,20 +35,20 @@ def compare(outputs: Mapping[str, torch.Tensor | None], expected: Expected, *, p
 def judge(o: torch.Tensor, lse: torch.Tensor | None, expected: Expected) -> Verdict:
     """The verdict on one output. Checks, in order: masked_rows, finite, max_error, rel_l2, lse."""
     difference = o.float() - expected.o
-    errors, floor = BlockNorms.of(difference), _floor(expected, o.dtype)
+    errors, floor = BlockNorms.of(difference), floor_of(expected.size, o.dtype, expected.moved_by_scores)
     visible = ~expected.hidden
     failure = (
         _check_hidden_rows(o, lse, expected.hidden)
-        or _check_finite(o, "O")
-        or (None if lse is None else _check_finite(lse[..., visible], "LSE"))
-        or _check_errors(errors, difference, expected.size, expected.yardstick, floor)
+        or check_finite("O", o)
+        or (None if lse is None else check_finite("LSE", lse[..., visible]))
+        or check_errors("O", errors, difference, expected.size, expected.yardstick, floor)
     )
-    numerics = _figures(errors, expected, floor)
+    numerics = figures(errors, expected.size, expected.yardstick, expected.pytorch, floor)
     if lse is not None:
         lse_error = (lse.double() - expected.lse)[..., visible].abs().max().item()
         if failure is None and not lse_error <= expected.lse_tolerance:
             failure = "lse", f"LSE is off by {lse_error:.3g}, allowed {expected.lse_tolerance:.3g}"
-        numerics |= {"lse_max_abs": _number(lse_error), "lse_tolerance": expected.lse_tolerance}
+        numerics |= {"lse_max_abs": number(lse_error), "lse_tolerance": expected.lse_tolerance}
     return _verdict(failure, numerics)
 
 
@@ -57,17 +57,18 @@ def judge_peer(o: torch.Tensor, expected: Expected) -> Verdict:
 
     Where plain PyTorch is worse than the yardstick, the limits rest on it: a library may round the scores, too.
     """
-    difference, floor = o.float() - expected.o, _floor(expected, o.dtype)
+    difference, floor = o.float() - expected.o, floor_of(expected.size, o.dtype, expected.moved_by_scores)
     difference[:, :, expected.hidden] = 0.0
-    errors = BlockNorms.of(difference)
-    standard = BlockNorms(  # fmax, because a plain PyTorch that overflowed sets no standard
-        torch.fmax(expected.yardstick.max_abs, expected.pytorch.max_abs),
-        torch.fmax(expected.yardstick.l2, expected.pytorch.l2),
+    errors, standard = BlockNorms.of(difference), looser(expected.yardstick, expected.pytorch)
+    failure = check_finite("O", o[:, :, ~expected.hidden]) or check_errors(
+        "O", errors, difference, expected.size, standard, floor
     )
-    failure = _check_finite(o[:, :, ~expected.hidden], "O") or _check_errors(
-        errors, difference, expected.size, standard, floor
-    )
-    return _verdict(failure, _figures(errors, expected, floor))
+    return _verdict(failure, figures(errors, expected.size, expected.yardstick, expected.pytorch, floor))
+
+
+def looser(yardstick: BlockNorms, pytorch: BlockNorms) -> BlockNorms:
+    """The larger errors of both. fmax, because a plain PyTorch that overflowed sets no standard."""
+    return BlockNorms(torch.fmax(yardstick.max_abs, pytorch.max_abs), torch.fmax(yardstick.l2, pytorch.l2))
 
 
 def _verdict(failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
@@ -75,14 +76,14 @@ def _verdict(failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
     return Verdict(failure is None, check, reason, numerics)
 
 
-def _floor(expected: Expected, dtype: torch.dtype) -> BlockNorms:
+def floor_of(size: BlockNorms, dtype: torch.dtype, moved: float = 0.0) -> BlockNorms:
     """What the limits allow beside the yardstick, which is 0 where all outputs fall on representable values.
 
     Max: half an ulp of the largest |O|, as its final rounding may go the other way. That is also more than fp32 scores
     summed in another order can move O: 1e-4 of it at the largest logits. L2: a sixteenth of a rounding per element.
-    Both grow by what rounded scores move where scores are larger than that.
+    Both grow by the share that rounded scores move where scores are larger than that.
     """
-    info, size, moved = torch.finfo(dtype), expected.size, expected.moved_by_scores
+    info = torch.finfo(dtype)
     exponent = torch.frexp(size.max_abs.clamp_min(info.tiny)).exponent - 1
     return BlockNorms(torch.exp2(exponent) * info.eps / 2 + size.max_abs * moved, size.l2 * (info.eps / 32 + moved))
 
@@ -94,7 +95,8 @@ def _check_hidden_rows(o: torch.Tensor, lse: torch.Tensor | None, hidden: torch.
     return None
 
 
-def _check_finite(tensor: torch.Tensor, name: str) -> Failure | None:
+def check_finite(name: str, tensor: torch.Tensor) -> Failure | None:
+    """Whether any element is NaN or infinite."""
     bad = ~tensor.isfinite()
     if not (count := int(bad.sum())):
         return None
@@ -102,8 +104,8 @@ def _check_finite(tensor: torch.Tensor, name: str) -> Failure | None:
     return "finite", f"{count} of {bad.numel()} elements of {name} are NaN or infinite, the first at {where}"
 
 
-def _check_errors(
-    errors: BlockNorms, difference: torch.Tensor, size: BlockNorms, standard: BlockNorms, floor: BlockNorms
+def check_errors(
+    name: str, errors: BlockNorms, difference: torch.Tensor, size: BlockNorms, standard: BlockNorms, floor: BlockNorms
 ) -> Failure | None:
     """The first rule that a block breaks, told of the block that breaks it most."""
     rows = blocks(torch.arange(difference.shape[2]))
@@ -113,7 +115,7 @@ def _check_errors(
         part = difference[:, :, rows[b][0] : rows[b][-1] + 1].abs()
         batch, head, row, column = (int(i) for i in torch.unravel_index(part.argmax(), part.shape))
         return "max_error", (
-            f"O is off by {errors.max_abs[b]:.3g} in batch {batch}, head {head}, row {int(rows[b][0]) + row}, "
+            f"{name} is off by {errors.max_abs[b]:.3g} in batch {batch}, head {head}, row {int(rows[b][0]) + row}, "
             f"column {column}; allowed {limit[b]:.3g} = "
             f"{MAX_ERROR_FACTOR:g} * {standard.max_abs[b]:.3g} + {floor.max_abs[b]:.3g}"
         )
@@ -121,31 +123,34 @@ def _check_errors(
     if not bool((errors.l2 <= limit).all()):
         b = int((errors.l2 / limit).argmax())
         return "rel_l2", (
-            f"O has relative L2 error {errors.l2[b] / size.l2[b]:.3g} in rows {int(rows[b][0])} to {int(rows[b][-1])}; "
-            f"allowed {limit[b] / size.l2[b]:.3g} = {REL_L2_FACTOR:g} * {standard.l2[b] / size.l2[b]:.3g} + rounding"
+            f"{name} has relative L2 error {errors.l2[b] / size.l2[b]:.3g} in rows {int(rows[b][0])} to "
+            f"{int(rows[b][-1])}; allowed {limit[b] / size.l2[b]:.3g} = {REL_L2_FACTOR:g} * "
+            f"{standard.l2[b] / size.l2[b]:.3g} + rounding"
         )
     return None
 
 
-def _figures(errors: BlockNorms, expected: Expected, floor: BlockNorms) -> dict[str, float | None]:
+def figures(
+    errors: BlockNorms, size: BlockNorms, yardstick: BlockNorms, pytorch: BlockNorms, floor: BlockNorms
+) -> dict[str, float | None]:
     """Over all blocks; `*_used` is the worst block's share of its limit, 1 being just allowed."""
-    size = torch.linalg.vector_norm(expected.size.l2)
-    max_limit = MAX_ERROR_FACTOR * expected.yardstick.max_abs + floor.max_abs
-    l2_limit = REL_L2_FACTOR * expected.yardstick.l2 + floor.l2
-    figures = {
+    whole = torch.linalg.vector_norm(size.l2)
+    max_limit = MAX_ERROR_FACTOR * yardstick.max_abs + floor.max_abs
+    l2_limit = REL_L2_FACTOR * yardstick.l2 + floor.l2
+    found = {
         "max_abs": errors.max_abs.amax(),
-        "rel_l2": torch.linalg.vector_norm(errors.l2) / size,
+        "rel_l2": torch.linalg.vector_norm(errors.l2) / whole,
         "max_error_used": (errors.max_abs / max_limit).amax(),
-        "rel_l2_used": (errors.l2 / l2_limit)[expected.size.l2 > 0].amax(),
-        "yardstick": expected.yardstick.max_abs.amax(),
-        "yardstick_rel_l2": torch.linalg.vector_norm(expected.yardstick.l2) / size,
+        "rel_l2_used": (errors.l2 / l2_limit)[size.l2 > 0].amax(),
+        "yardstick": yardstick.max_abs.amax(),
+        "yardstick_rel_l2": torch.linalg.vector_norm(yardstick.l2) / whole,
         "floor": floor.max_abs.amax(),
-        "pytorch_max_abs": expected.pytorch.max_abs.amax(),
-        "pytorch_rel_l2": torch.linalg.vector_norm(expected.pytorch.l2) / size,
+        "pytorch_max_abs": pytorch.max_abs.amax(),
+        "pytorch_rel_l2": torch.linalg.vector_norm(pytorch.l2) / whole,
     }
-    return {name: _number(float(value)) for name, value in figures.items()}
+    return {name: number(float(value)) for name, value in found.items()}
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """For JSON, which has no NaN and no infinity."""
     return value if math.isfinite(value) else None

@@ -105,7 +105,7 @@ def exact(problem: Problem, sample: Sample) -> Expected:
     o = o.float()
     # fp32 scores differ by the order of summation, and tensor cores truncate: by at most an ulp of |q| |k| for each
     # group of 8 products. 2^-15 covers approximate exp2 and log, and the row sum.
-    largest_score = options["scale"] * _largest_row(inputs[0]) * _largest_row(inputs[1])
+    largest_score = options["scale"] * largest_row(inputs[0]) * largest_row(inputs[1])
     return Expected(
         sample=sample,
         o=o,
@@ -119,7 +119,7 @@ def exact(problem: Problem, sample: Sample) -> Expected:
     )
 
 
-def _largest_row(tensor: torch.Tensor) -> float:
+def largest_row(tensor: torch.Tensor) -> float:
     return torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.float32).max().item()
 
 
@@ -158,7 +158,7 @@ def yardstick(
 def plain_pytorch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float, causal: bool) -> torch.Tensor:
     """O as softmax(scale * q @ k.T) @ v gives it, every intermediate rounded to the dtype of q."""
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    for rows, head, hidden in _chunks(q, k, causal, q.element_size()):
+    for rows, head, hidden in chunks(q, k, causal, q.element_size()):
         scores = (q[rows] * scale) @ k[head].T
         if hidden is not None:
             scores.masked_fill_(hidden, -torch.inf)
@@ -181,7 +181,7 @@ def _attend(
     o = torch.empty(q.shape, dtype=precision, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=precision, device=q.device)
     with ieee_matmul():
-        for rows, head, hidden in _chunks(q, k, causal, precision.itemsize):
+        for rows, head, hidden in chunks(q, k, causal, precision.itemsize):
             p = (q[rows].to(precision) @ k[head].to(precision).T).mul_(scale)
             if hidden is not None:
                 p.masked_fill_(hidden, -torch.inf)
@@ -196,7 +196,7 @@ def _attend(
     return o, lse
 
 
-def _chunks(
+def chunks(
     q: torch.Tensor, k: torch.Tensor, causal: bool, element_size: int
 ) -> Iterator[tuple[tuple[int, slice, slice], tuple[int, int], torch.Tensor | None]]:
     """Index into q and o (rows of the query heads that share a key head), index into k and v, mask of hidden keys."""

@@ -6,6 +6,7 @@ Reads shapes, strides, dtypes and addresses only, never values, so meta tensors 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
@@ -85,8 +86,8 @@ def validate(
         check_layout(name, tensors[name])
     if not lse.is_contiguous():
         raise ValueError(f"lse.stride(): got {lse.stride()}, expected contiguous; pass lse.contiguous()")
-    _check_overlap_within(o)
-    _check_aliasing(tensors)
+    check_overlap_within("o", o)
+    check_aliasing(tensors, ("o", "lse"))
     check_capability(technique, capability)
 
 
@@ -250,23 +251,23 @@ def check_address(name: str, tensor: Tensor) -> None:
         raise _wrong(f"{name}.data_ptr()", got, f"aligned to {ALIGNMENT} bytes", f"pass {name}.clone()")
 
 
-def _check_overlap_within(o: Tensor) -> None:
+def check_overlap_within(name: str, output: Tensor) -> None:
     """Two rows of an output in one place would be one row: each dimension steps over what the finer ones cover."""
-    covered = o.shape[-1]
-    steps = zip(o.stride(), o.shape[:-1], _DIMENSIONS[:-1], strict=False)
+    covered = output.shape[-1]
+    steps = zip(output.stride(), output.shape[:-1], _DIMENSIONS[:-1], strict=False)
     for stride, size, dimension in sorted(step for step in steps if step[1] > 1):
         if stride < covered:
-            got = f"{stride} for {dimension} (o overlaps itself)"
-            raise _wrong("o.stride()", got, f"at least {covered}", "allocate it with torch.empty_like")
+            got = f"{stride} for {dimension} ({name} overlaps itself)"
+            raise _wrong(f"{name}.stride()", got, f"at least {covered}", "allocate it with torch.empty_like")
         covered += (size - 1) * stride
 
 
-def _check_aliasing(tensors: dict[str, Tensor]) -> None:
+def check_aliasing(tensors: dict[str, Tensor], outputs: Sequence[str]) -> None:
     """Outputs need memory of their own, also from each other. Meta tensors have no addresses to compare."""
     if tensors["q"].device.type == "meta":
         return
     extents = {name: _extent(tensor) for name, tensor in tensors.items()}
-    for output in ("o", "lse"):
+    for output in outputs:
         begin, end = extents[output]
         for name, (other_begin, other_end) in extents.items():
             apart = name == output or begin >= other_end or other_begin >= end
