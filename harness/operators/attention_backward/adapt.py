@@ -1,0 +1,37 @@
+"""A user's function, gradients(q, k, v, o, lse, do, *, causal, scale), as one of tensors and scalars that returns dq,
+dk and dv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.operators.protocol import Scalars, Tensors
+
+
+def adapt(
+    function: Callable[..., Any], name: str, *, takes_out: bool
+) -> Callable[[Tensors, Scalars], Mapping[str, Any]]:
+    """Where it has a parameter `out`, that is (dq, dk, dv). The call raises TypeError and ValueError, which begin with
+    `name`, for what the function should not return."""
+    outputs = ("dq", "dk", "dv")
+
+    def call(tensors: Tensors, scalars: Scalars) -> dict[str, Any]:
+        expected = {output: tensors[output] for output in outputs}
+        options = {**scalars, **({"out": tuple(expected.values())} if takes_out else {})}
+        answer = function(*(tensors[each] for each in ("q", "k", "v", "o", "lse", "do")), **options)
+        if answer is None and takes_out:
+            return expected
+        if not isinstance(answer, tuple | list) or len(answer) != len(outputs):
+            raise TypeError(f"{name}: got {type(answer).__name__}, expected a tuple (dq, dk, dv)")
+        for (output, wanted), got in zip(expected.items(), answer, strict=True):
+            if not hasattr(got, "shape") or not hasattr(got, "dtype"):
+                raise TypeError(f"{name}: got {type(got).__name__} for {output}, expected a torch.Tensor")
+            if (got.shape, got.dtype, got.device) != (wanted.shape, wanted.dtype, wanted.device):
+                raise ValueError(
+                    f"{name}: got {output} of {tuple(got.shape)} {got.dtype} on {got.device}, expected "
+                    f"{tuple(wanted.shape)} {wanted.dtype} on {wanted.device}"
+                )
+        return dict(zip(outputs, answer, strict=True))
+
+    return call

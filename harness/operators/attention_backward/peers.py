@@ -1,0 +1,152 @@
+"""Attention's backward pass as libraries have it, by the name of the peer.
+
+Those that offer it as a function get the launch's own o and lse: cuDNN and FlashAttention-2 by PyTorch's operators,
+flash-attn 4 by its own. The others, FlexAttention and plain PyTorch, run a forward pass when they are bound, and what
+they keep of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention_backward.problem import Problem
+from harness.operators.errors import Unsupported
+from harness.operators.protocol import Peer, Scalars, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Bound = Callable[[], Any]
+"""Returns dq, dk and dv."""
+Make = Callable[[Tensors, float], Bound]
+"""(tensors, scale) -> a call."""
+
+
+def peer(name: str, problem: Problem) -> Peer:
+    """A library's gradients. Raises Unsupported, ImportError."""
+    if name.startswith("sdpa") and problem.causal and problem.seq_q != problem.seq_kv:
+        raise Unsupported("SDPA aligns its causal mask top-left when the lengths differ; ours is bottom-right")
+    make = _MAKERS[name](problem)
+
+    def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], dict[str, Any]]:
+        bound = make(tensors, scalars["scale"])
+        return lambda: dict(zip(("dq", "dk", "dv"), bound(), strict=True))
+
+    return Peer(bind, compiles=name.startswith(("flex", "fa4")))
+
+
+def _sdpa_flash(problem: Problem) -> Make:
+    import torch
+
+    forward = torch.ops.aten._scaled_dot_product_flash_attention
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
+
+    def make(tensors: Tensors, scale: float) -> Bound:
+        q, k, v, o, do = (tensors[name] for name in ("q", "k", "v", "o", "do"))
+        _, _, *kept = forward(q, k, v, 0.0, problem.causal, False, scale=scale)
+        sequences, (seed, offset) = kept[:4], kept[4:6]
+        arguments = (do, q, k, v, o, tensors["lse"], *sequences, 0.0, problem.causal, seed, offset)
+        return functools.partial(backward, *arguments, scale=scale)
+
+    return make
+
+
+def _sdpa_cudnn(problem: Problem) -> Make:
+    import torch
+
+    forward = torch.ops.aten._scaled_dot_product_cudnn_attention
+    backward = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
+
+    def make(tensors: Tensors, scale: float) -> Bound:
+        q, k, v, o, do = (tensors[name] for name in ("q", "k", "v", "o", "do"))
+        _, lse, *kept = forward(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)
+        sequences, (seed, offset) = kept[:4], kept[4:6]
+        lse = tensors["lse"].view(lse.shape)
+        arguments = (do, q, k, v, o, lse, seed, offset, None, *sequences, 0.0, problem.causal)
+        return functools.partial(backward, *arguments, scale=scale)
+
+    return make
+
+
+def _of_graph(attend: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> Make:
+    """Autograd's backward pass of a forward pass that ran when it was bound."""
+    import torch
+
+    def make(tensors: Tensors, scale: float) -> Bound:
+        q, k, v = (tensors[name].detach().requires_grad_() for name in ("q", "k", "v"))
+        with torch.enable_grad():
+            o = attend(q, k, v, scale)
+        return lambda: torch.autograd.grad(o, (q, k, v), tensors["do"], retain_graph=True)
+
+    return make
+
+
+def _sdpa_math(problem: Problem) -> Make:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+    grouped = problem.heads != problem.heads_kv
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return sdpa(q, k, v, is_causal=problem.causal, scale=scale, enable_gqa=grouped)
+
+    return _of_graph(attend)
+
+
+def _flex(problem: Problem) -> Make:
+    import torch
+    from torch._functorch import config
+    from torch.nn.attention import flex_attention as flex
+
+    mask = None
+    if problem.causal:
+        shift = problem.seq_kv - problem.seq_q
+        mask = flex.create_block_mask(
+            lambda b, h, i, j: j <= i + shift, None, None, problem.seq_q, problem.seq_kv, device="cuda"
+        )
+    torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
+    compiled = torch.compile(flex.flex_attention, mode="max-autotune-no-cudagraphs", dynamic=False)
+    grouped = problem.heads != problem.heads_kv
+    make = _of_graph(lambda q, k, v, scale: compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=grouped))
+
+    def compiled_for_many_calls(tensors: Tensors, scale: float) -> Bound:
+        with config.patch(donated_buffer=False):  # else the first backward pass consumes what the others need
+            call = make(tensors, scale)
+            call()
+        return call
+
+    return compiled_for_many_calls
+
+
+def _fa4(problem: Problem, *, deterministic: bool) -> Make:
+    """Its functions take (batch, seq, heads, dim); a transposed view costs nothing. It writes into the launch's own
+    outputs."""
+    backward = importlib.import_module(f"{LIBRARIES['fa4'].module}.interface")._flash_attn_bwd
+
+    def make(tensors: Tensors, scale: float) -> Bound:
+        turned = {name: tensor.transpose(1, 2) for name, tensor in tensors.items() if name != "lse"}
+        inputs = (*(turned[name] for name in ("q", "k", "v", "o", "do")), tensors["lse"])
+        options = {"softmax_scale": scale, "causal": problem.causal, "deterministic": deterministic}
+        outputs = {name: turned[name] for name in ("dq", "dk", "dv")}
+
+        def call() -> tuple[Tensor, ...]:
+            return tuple(gradient.transpose(1, 2) for gradient in backward(*inputs, **options, **outputs)[:3])
+
+        return call
+
+    return make
+
+
+_MAKERS: dict[str, Callable[[Problem], Make]] = {
+    "sdpa_flash": _sdpa_flash,
+    "sdpa_cudnn": _sdpa_cudnn,
+    "sdpa_math": _sdpa_math,
+    "flex": _flex,
+    "fa4": functools.partial(_fa4, deterministic=False),
+    "fa4_deterministic": functools.partial(_fa4, deterministic=True),
+}

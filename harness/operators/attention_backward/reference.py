@@ -1,0 +1,127 @@
+"""What the gradients are (truth), how near 16-bit operands can come (yardstick), how near plain PyTorch comes.
+
+Truth is the formula over the inputs of a launch, o and lse among them: what rounding did to those is nobody's error
+here. P = exp(scale S - LSE), which is 0 where LSE is -inf, dS = P (dP - rowsum(dO O)), dV = P^T dO, dK = scale dS^T Q,
+dQ = scale dS K; a head of K and V has the sum over its query heads. All walk over heads and query rows in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.operators.attention.reference import FP64_FLOPS, BlockNorms, HarnessError, chunks
+from harness.operators.attention_backward.problem import Problem
+from harness.operators.precision import ieee_matmul
+from harness.operators.protocol import Sample, Tensors
+
+GRADIENTS = ("dq", "dk", "dv")
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """One gradient of a sample, and the norms of what came near it, in blocks of its rows."""
+
+    truth: Tensor
+    """In fp32, which is far finer than the 16-bit roundings judged."""
+    size: BlockNorms
+    """Of the truth."""
+    yardstick: BlockNorms
+    """Of the yardstick's error."""
+    pytorch: BlockNorms
+    """Of plain PyTorch's error."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one sample should give; tensors lie on its device."""
+
+    sample: Sample
+    gradients: dict[str, Gradient]
+    hidden: Tensor
+    """Rows of q that see no key: bool (seq_q,)."""
+
+    @property
+    def nbytes(self) -> int:
+        truths = (gradient.truth for gradient in self.gradients.values())
+        return sum(tensor.nbytes for tensor in (*self.sample.tensors.values(), *truths))
+
+
+def exact(problem: Problem, sample: Sample) -> Expected:
+    """What a sample should give. Raises HarnessError when the answer is not finite."""
+    found = {
+        "truth": truth(sample.tensors, **sample.scalars),
+        "yardstick": yardstick(sample.tensors, **sample.scalars),
+    }
+    for whose, gradients in found.items():
+        for name, tensor in gradients.items():
+            if not bool(tensor.isfinite().all()):
+                raise HarnessError(
+                    f"{whose}'s {name}: got values that are not finite for {problem.slug} from "
+                    f"{sample.distribution!r}, expected finite ones; draw inputs that the dtype can hold"
+                )
+    pytorch, gradients = plain_pytorch(sample.tensors, **sample.scalars), {}
+    for name in GRADIENTS:
+        right = found["truth"][name].float()
+        off = (BlockNorms.of(other[name].float() - right) for other in (found["yardstick"], pytorch))
+        gradients[name] = Gradient(right, BlockNorms.of(right), *off)
+    rows = torch.arange(problem.seq_q, device=right.device)
+    hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
+    return Expected(sample, gradients, hidden)
+
+
+def truth(tensors: Tensors, *, scale: float, causal: bool, precision: torch.dtype | None = None) -> dict[str, Tensor]:
+    """dq, dk and dv, computed and returned in `precision`: fp64, or fp32 above FP64_FLOPS."""
+    if precision is None:
+        work = 10 * tensors["q"].numel() * tensors["k"].shape[2]
+        precision = torch.float64 if work <= FP64_FLOPS else torch.float32
+    return _gradients(tensors, scale, causal, precision, lambda product: product)
+
+
+def yardstick(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Tensor]:
+    """dq, dk and dv in the dtype of q, with the roundings that a tensor-core kernel cannot avoid and no others: fp32
+    scores, P and dS rounded to the dtype as operands, fp32 accumulation, one final rounding."""
+    dtype = tensors["q"].dtype
+    found = _gradients(tensors, scale, causal, torch.float32, lambda product: product.to(dtype).float())
+    return {name: gradient.to(dtype) for name, gradient in found.items()}
+
+
+def _gradients(
+    tensors: Tensors, scale: float, causal: bool, precision: torch.dtype, rounded: Callable[[Tensor], Tensor]
+) -> dict[str, Tensor]:
+    q, k, v, o, do = (tensors[name].to(precision) for name in ("q", "k", "v", "o", "do"))
+    dots, lse = (do * o).sum(-1, keepdim=True), tensors["lse"].to(precision)[..., None]
+    dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, k, v))
+    with ieee_matmul():
+        for rows, head, hidden in chunks(q, k, causal, precision.itemsize):
+            sees_none = lse[rows] == -torch.inf
+            p = (q[rows] @ k[head].T).mul_(scale).sub_(lse[rows].masked_fill(sees_none, 0.0)).exp_()
+            p.masked_fill_(sees_none if hidden is None else sees_none | hidden, 0.0)
+            ds = rounded((do[rows] @ v[head].T).sub_(dots[rows]).mul_(p))
+            dv[head] += (rounded(p).mT @ do[rows]).sum(0)
+            dk[head] += (ds.mT @ q[rows]).sum(0).mul_(scale)
+            dq[rows] = (ds @ k[head]).mul_(scale)
+    return {"dq": dq, "dk": dk, "dv": dv}
+
+
+def plain_pytorch(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Tensor]:
+    """dq, dk and dv as autograd gives them of softmax(scale * q @ k.T) @ v, every intermediate rounded to the dtype of
+    q. It makes an O of its own, and adds up the query heads of a head of K and V in 16 bits."""
+    q, k, v, do = (tensors[name] for name in ("q", "k", "v", "do"))
+    dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, k, v))
+    for rows, head, hidden in chunks(q, k, causal, q.element_size()):
+        scores = (q[rows] * scale) @ k[head].T
+        if hidden is not None:
+            scores.masked_fill_(hidden, -torch.inf)
+        p = torch.softmax(scores, -1)
+        if hidden is not None:
+            p.masked_fill_(hidden, 0.0)  # rows that see no key: softmax made them NaN
+        dp = do[rows] @ v[head].T
+        ds = (p * (dp.float() - (p * dp.float()).sum(-1, keepdim=True))).to(q.dtype)
+        dv[head] += (p.mT @ do[rows]).sum(0)
+        dk[head] += (ds.mT @ (q[rows] * scale)).sum(0)
+        dq[rows] = (ds @ k[head]) * scale
+    return {"dq": dq, "dk": dk, "dv": dv}
