@@ -117,6 +117,14 @@ def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
     return library.workspace_bytes(ctypes.byref(operators.of(problem).sizes(problem)))
 
 
+def unzeroed_bytes(library: ctypes.CDLL, problem: Problem) -> int:
+    """The last bytes of its workspace that a kernel neither finds zero nor leaves zero, as `EXPORT int
+    unzeroed_bytes(const <Arguments>*)` says. 0 where its library exports none."""
+    if not hasattr(library, "unzeroed_bytes"):
+        return 0
+    return library.unzeroed_bytes(ctypes.byref(operators.of(problem).sizes(problem)))
+
+
 class CudaVariant(Variant):
     """A .cu file behind `EXPORT int launch(const <Arguments>* args, void* stream)`, built for the GPU here."""
 

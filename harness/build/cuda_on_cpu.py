@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.build.cuda import constants, cuda_file, decline, fits, workspace_bytes
+from harness.build.cuda import constants, cuda_file, decline, fits, unzeroed_bytes, workspace_bytes
 from harness.build.variant import Call, Variant
 from harness.catalog.cases import Case
 from harness.operators.errors import CompileError, DataRace, Diagnosed, Unsupported
@@ -43,10 +43,11 @@ def error_name(code: int) -> str:
     return f" ({found[1]})" if found else ""
 
 
-def left_in(workspace: Tensor | None, scratch_bytes: int = 0) -> list[str]:
-    """The complaint about a workspace that is not zero behind its scratch memory after a launch, if any: the next
-    launch begins with it."""
-    left = [] if workspace is None else workspace[scratch_bytes:].nonzero().flatten().tolist()
+def left_in(workspace: Tensor | None, scratch_bytes: int = 0, unzeroed_bytes: int = 0) -> list[str]:
+    """The complaint about a workspace that is not zero after a launch, if any: the next launch begins with it. Its
+    first `scratch_bytes` and its last `unzeroed_bytes` need not be."""
+    zero = None if workspace is None else workspace[scratch_bytes : workspace.numel() - unzeroed_bytes]
+    left = [] if zero is None else zero.nonzero().flatten().tolist()
     return [f"workspace_not_zero: byte {left[0]} of the workspace is not 0 when the kernel ends"] if left else []
 
 
@@ -104,6 +105,7 @@ class CpuCudaVariant(Variant):
         args = self.operator.structure(tensors, scalars, workspace)
         library = self.library if fits(self.case, tensors) else self._build(packed=False)
         outputs, watched = self.outputs(tensors), dict(tensors)
+        unzeroed = unzeroed_bytes(library.handle, self.problem)
         if workspace is not None:
             watched["workspace"] = workspace
 
@@ -118,7 +120,7 @@ class CpuCudaVariant(Variant):
             finally:
                 library.forget()  # the tensors may be gone when someone launches this library again
             decline(self.case, code)
-            said = library.diagnosis().splitlines() + left_in(workspace, self.scratch_bytes)
+            said = library.diagnosis().splitlines() + left_in(workspace, self.scratch_bytes, unzeroed)
             if code and not said:
                 said = [f"launch_failed: launch returns cudaError {code}{error_name(code)}"]
             if said:

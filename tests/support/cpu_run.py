@@ -17,7 +17,7 @@ from torch import Tensor
 from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness.build import Variant
-from harness.build.cuda import workspace_bytes
+from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
 from harness.catalog import techniques
 from harness.measure import arenas
@@ -139,5 +139,5 @@ def run(
     args = structure(tensors, given.scalars, workspace)
     code = library.launch(ctypes.byref(args), None)
     library.forget()
-    said = library.diagnosis().splitlines() + left_in(workspace)
+    said = library.diagnosis().splitlines() + left_in(workspace, unzeroed_bytes=unzeroed_bytes(library.handle, problem))
     return Run(given, outputs.tensors["o"], outputs.tensors["lse"], code, "\n".join(said), library)

@@ -17,34 +17,48 @@ from triton_kernels.attention.specialization import (
     multiprocessors,
 )
 
-PART_ROWS, PART_KEYS, BLOCKS = 16, 256, 4
-"""As in cuda_kernels/attention/key_parts.cuh: rows and keys of the smallest part, blocks for each multiprocessor."""
+MAX_PARTS, COUNTERS, FEW, START = 64, 1024, 4, 4
+"""As in cuda_kernels/attention/key_parts.cuh: most parts of a tile, most tiles that have parts, most parts where the
+tiles fill the GPU by themselves, key tiles that could be read in the time in which a block starts and ends."""
 
 
-def parts(batch: int, heads: int, heads_kv: int, seq_q: int, seq_kv: int, on: int) -> int:
-    """Into how many parts the keys are cut on a GPU of `on` multiprocessors, whatever the tile."""
-    blocks = batch * heads_kv * triton.cdiv(heads // heads_kv * seq_q, PART_ROWS)
-    return max(1, min(BLOCKS * on // blocks, triton.cdiv(seq_kv, PART_KEYS)))
+def resident(tile: Any, head_dim: int) -> int:
+    """Programs that a multiprocessor holds at once, as far as Q and the buffers of K and V decide."""
+    fit = 228 * 1024 // (2 * head_dim * (tile.block_m + 2 * tile.stages * tile.block_n) + 1024)
+    return max(1, min(fit, 8 // tile.warps))
+
+
+def parts(tiles: int, key_tiles: int, slots: int) -> int:
+    """Into how many parts the keys of each of `tiles` are cut on a GPU that holds `slots` programs at once."""
+    count = min(slots // tiles, MAX_PARTS)
+    if count < 1:
+        count = min(
+            range(1, FEW + 1), key=lambda n: triton.cdiv(tiles * n, slots) * (triton.cdiv(key_tiles, n) + START)
+        )
+    if tiles > COUNTERS:
+        count = 1
+    return triton.cdiv(key_tiles, triton.cdiv(key_tiles, min(count, key_tiles)))
 
 
 @dataclass(frozen=True)
 class PackedTwin(Twin):
     """One program for each tile of rows of each head of K and V. With `splits`, for each part of the keys, too: the
-    kernel gets `parts`, and a workspace of counters (one a tile) and of what the parts leave."""
+    kernel gets `parts`, and a workspace of COUNTERS (one a tile), which it leaves zero, and of what the parts leave."""
 
     splits: bool = False
     join: Any = None
     """A second kernel, one program for each row of several parts."""
 
     def specialize(self, problem: Any, strides: Strides | None, tile: Any, arch: str) -> Specialization:
-        return self._of(problem.heads_kv, problem.seq_kv, Twin.specialize, problem, strides, tile, arch)
+        counted = self._counted(problem.heads_kv, problem.seq_kv, tile)
+        return Twin.specialize(counted, problem, strides, tile, arch)
 
     def launch(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor, **options: Any
     ) -> Any:
-        first = self._of(k.shape[1], k.shape[2], Twin.launch, q, k, v, o, lse, **options)
+        first = Twin.launch(self._counted(k.shape[1], k.shape[2], options["tile"]), q, k, v, o, lse, **options)
         batch, heads, seq_q, head_dim = q.shape
-        count = parts(batch, heads, k.shape[1], seq_q, k.shape[2], multiprocessors(q))
+        count = self._parts(q, k.shape[1], k.shape[2], options["tile"])
         if self.join is not None and count > 1:
             rows = batch * heads * seq_q
             strides = o.stride()[:3]
@@ -58,19 +72,26 @@ class PackedTwin(Twin):
         if torch.cuda.is_available():
             on = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
         rows = problem.batch * problem.heads * problem.seq_q
-        count = parts(problem.batch, problem.heads, problem.heads_kv, problem.seq_q, problem.seq_kv, on)
-        return 4 * (rows + rows * count * (problem.head_dim + 1)) if count > 1 else 4
+        most = min(max(8 * on // (problem.batch * problem.heads_kv), FEW), MAX_PARTS)  # at any tile
+        return 4 * (COUNTERS + rows * most * (problem.head_dim + 1))
 
-    def _of(self, heads_kv: int, seq_kv: int, do: Any, *arguments: Any, **options: Any) -> Any:
-        def count(q: torch.Tensor) -> int:
-            batch, heads, seq_q, _ = q.shape
-            return parts(batch, heads, heads_kv, seq_q, seq_kv, multiprocessors(q)) if self.splits else 1
+    def _parts(self, q: torch.Tensor, heads_kv: int, seq_kv: int, tile: Any) -> int:
+        if not self.splits:
+            return 1
+        batch, heads, seq_q, head_dim = q.shape
+        tiles = batch * heads_kv * triton.cdiv(heads // heads_kv * seq_q, tile.block_m)
+        return parts(tiles, triton.cdiv(seq_kv, tile.block_n), multiprocessors(q) * resident(tile, head_dim))
+
+    def _counted(self, heads_kv: int, seq_kv: int, tile: Any) -> PackedTwin:
+        """With the grid and the arguments that depend on the heads and the number of keys."""
 
         def grid(q: torch.Tensor, tile: Any) -> tuple[int, ...]:
             batch, heads, seq_q, _ = q.shape
-            return batch * heads_kv * triton.cdiv(heads // heads_kv * seq_q, tile.block_m), count(q)
+            tiles = batch * heads_kv * triton.cdiv(heads // heads_kv * seq_q, tile.block_m)
+            return tiles, self._parts(q, heads_kv, seq_kv, tile)
 
         def refine(offered: dict[str, Any]) -> dict[str, Any]:
-            return self.refine(offered | {"heads_kv": heads_kv, "parts": count(offered["q_ptr"])})
+            count = self._parts(offered["q_ptr"], heads_kv, seq_kv, tile)
+            return self.refine(offered | {"heads_kv": heads_kv, "parts": count})
 
-        return do(replace(self, grid=grid, refine=refine), *arguments, **options)
+        return replace(self, grid=grid, refine=refine)

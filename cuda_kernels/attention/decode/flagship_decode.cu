@@ -1,9 +1,11 @@
 // K and V arrive by TMA in rings of buffers, so that a block always has several tiles on their way from memory.
-// Builds on one_launch_join; changes how K and V arrive. Packed heads, parts of the keys and the join are its parents'.
+// Builds on one_launch_join; changes how K and V arrive, and divides the keys of a tile over warps.
 //
 // Bytes a second are what counts here: one thread asks for a tile of K or V with a bulk copy for each 64 columns, where
-// a warp had issued 16 bytes a lane. With 64 keys a tile and two stages at head_dim 128 a block has 64 KB on their way,
-// and three blocks share a multiprocessor. One warp multiplies; there is no barrier of the block in the loop.
+// a warp had issued 16 bytes a lane, and asks for the next as soon as a buffer is free. With 64 keys a tile and three
+// stages at head_dim 128 a block has 96 KB on their way, and two blocks share a multiprocessor. Four warps have the
+// same 16 rows and a quarter of a tile's keys each, with maxima, sums and O of their own: no barrier of the block is in
+// the loop. They are joined like parts, in shared memory.
 #include <attention/attention.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -24,10 +26,14 @@ namespace {
 
 constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int S_TILES = BLOCK_N / MMA_N;   // mma tiles along the keys
-constexpr int O_TILES = HEAD_DIM / MMA_N;  // mma tiles along head_dim
-static_assert(BLOCK_M == WARPS * MMA_M, "each warp has 16 rows");
-static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
+constexpr int ROW_WARPS = BLOCK_M / MMA_M;      // warps with rows of their own
+constexpr int KEY_WARPS = WARPS / ROW_WARPS;    // warps that divide the keys of a tile
+constexpr int WARP_KEYS = BLOCK_N / KEY_WARPS;  // of a tile
+constexpr int S_TILES = WARP_KEYS / MMA_N;      // mma tiles along the keys
+constexpr int O_TILES = HEAD_DIM / MMA_N;       // mma tiles along head_dim
+constexpr int Q_TILES = HEAD_DIM / MMA_K;
+static_assert(BLOCK_M == ROW_WARPS * MMA_M && WARPS == ROW_WARPS * KEY_WARPS, "each warp has 16 rows");
+static_assert(WARP_KEYS % MMA_K == 0 && WARP_KEYS * KEY_WARPS == BLOCK_N && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 
 constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
@@ -37,6 +43,7 @@ constexpr int SLABS = HEAD_DIM / SLAB;
 constexpr int ROW_BYTES = SLAB * ELEMENT_BYTES;
 constexpr int Q_BYTES = BLOCK_M * HEAD_DIM * ELEMENT_BYTES;
 constexpr int KV_BYTES = BLOCK_N * HEAD_DIM * ELEMENT_BYTES;
+constexpr int O_ROW = HEAD_DIM + 8;  // floats of a row of O that warps exchange: 8 more, against bank conflicts
 static_assert(HEAD_DIM % SLAB == 0 && ROW_BYTES == 128);
 
 struct SharedMemory {
@@ -48,8 +55,13 @@ struct SharedMemory {
   static constexpr int k_empty = v_full + STAGES * 8;
   static constexpr int v_empty = k_empty + STAGES * 8;
   static constexpr int bytes = v_empty + STAGES * 8;
+  // After the loop: what each warp has of its rows, O and its log2-sum-exp2, over K and V.
+  static constexpr int o = k;
+  static constexpr int lse = o + KEY_WARPS * BLOCK_M * O_ROW * 4;
 };
 static_assert(SharedMemory::k % 1024 == 0 && KV_BYTES % 1024 == 0, "the swizzle pattern starts at each buffer");
+static_assert(SharedMemory::lse + KEY_WARPS * BLOCK_M * 4 <= SharedMemory::k_full);
+constexpr int RESIDENT = resident_blocks(SharedMemory::bytes);
 
 struct RingParams {
   PartsParams split;
@@ -97,16 +109,27 @@ DEVICE void load_q(uint32_t smem, const AttentionArgs& args, const PackedRows& r
   cp_async_commit_group();
 }
 
-// One warp writes its rows of O to their heads: each lane copies 16-byte pieces, neighbouring lanes along a row.
-DEVICE void store_o(const AttentionArgs& args, const PackedRows& rows, uint32_t smem, int warp_row) {
+// Executed by one warp: joins what the warps that divided the keys have of a row.
+DEVICE JoinedRow join_warps(uint32_t smem, int row) {
+  const uint32_t o = smem + SharedMemory::o, lse = smem + SharedMemory::lse;
+  float largest = -INFINITY_F32, sum = 0.f;
 #pragma unroll
-  for (int i = tid_x() % WARP_SIZE; i < MMA_M * CHUNKS; i += WARP_SIZE) {
-    const int row = warp_row + i / CHUNKS, col = i % CHUNKS * CHUNK;
-    if (rows.exists(row)) st_global(rows.o(args, row) + col, ld_shared<uint4>(tile_address<BLOCK_M>(smem, row, col)));
+  for (int warp = 0; warp < KEY_WARPS; ++warp)
+    largest = max_f32(largest, ld_shared<float>(lse + (warp * BLOCK_M + row) * 4));
+  const float base = largest == -INFINITY_F32 ? 0.f : largest;
+  JoinedRow joined;
+#pragma unroll
+  for (int warp = 0; warp < KEY_WARPS; ++warp) {
+    const float weight = ex2_approx_ftz(ld_shared<float>(lse + (warp * BLOCK_M + row) * 4) - base);
+    sum += weight;
+    for (int i = 0; i < JoinedRow::PAIRS; ++i)
+      joined.add(weight, i, ld_shared<float2>(o + ((warp * BLOCK_M + row) * O_ROW + JoinedRow::column(i)) * 4));
   }
+  joined.normalize(base, sum);
+  return joined;
 }
 
-KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
+KERNEL(THREADS, RESIDENT) flagship_decode(GRID_CONSTANT const RingParams ring) {
   const PartsParams& params = ring.split;
   const AttentionArgs& args = params.args;
   const PackedRows rows(args, ctaid_x());
@@ -115,7 +138,7 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
   const uint32_t k_full = smem + SharedMemory::k_full, v_full = smem + SharedMemory::v_full;
   const uint32_t k_empty = smem + SharedMemory::k_empty, v_empty = smem + SharedMemory::v_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
-  const int warp_row = warp * MMA_M;
+  const int warp_row = warp % ROW_WARPS * MMA_M, warp_key = warp / ROW_WARPS * WARP_KEYS;
 
   if (tid_x() == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -126,9 +149,9 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
   }
 
   // The row address that this lane passes to ldmatrix for the first fragment of each operand.
-  uint32_t q_lane = tile_address<BLOCK_M>(q_smem, warp_row + lane % 16, lane / 16 * 8);
-  const uint32_t k_first = tile_address<BLOCK_N>(k_smem, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
-  const uint32_t v_first = tile_address<BLOCK_N>(v_smem, lane % 16, lane / 16 * 8);
+  const uint32_t q_lane = tile_address<BLOCK_M>(q_smem, warp_row + lane % 16, lane / 16 * 8);
+  const uint32_t k_first = tile_address<BLOCK_N>(k_smem, warp_key + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
+  const uint32_t v_first = tile_address<BLOCK_N>(v_smem, warp_key + lane % 16, lane / 16 * 8);
   // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
   const int group = lane / 4, quad = lane % 4;
 
@@ -155,19 +178,19 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
   if (first_tile < end_tile) load_q(q_smem, args, rows);
   cp_async_wait_group<0>();
   bar_sync();  // Q has arrived, and every thread sees the initialized barriers
+  uint32_t q_regs[Q_TILES][4];
+#pragma unroll
+  for (int d = 0; d < Q_TILES; ++d) ldmatrix_x4(q_regs[d], advance<BLOCK_M>(q_lane, 0, d * MMA_K));
 
   int stage = 0, phase = 0;  // of this iteration's buffers; phase flips when the ring wraps around
   for (int j = first_tile; j < end_tile; ++j) {
     uint32_t k_lane = k_first + stage * KV_BYTES, v_lane = v_first + stage * KV_BYTES;
     // Without the fences the compiler precomputes every address below and keeps each in a register of its own.
-    register_fence(q_lane), register_fence(k_lane), register_fence(v_lane);
+    register_fence(k_lane), register_fence(v_lane);
     // Refill the previous iteration's buffers, for the iteration that comes STAGES - 1 after this one.
     const int refill = j + STAGES - 1;
-    const bool refills = tid_x() == 0 && refill < end_tile && j != first_tile;
     const int before = stage == 0 ? STAGES - 1 : stage - 1, before_phase = stage == 0 ? phase ^ 1 : phase;
-
-    wait(k_full + stage * 8, phase);
-    if (refills) {
+    if (tid_x() == 0 && refill < end_tile && j != first_tile) {
       wait(k_empty + before * 8, before_phase);
       load_k(refill, before);
       wait(v_empty + before * 8, before_phase);
@@ -175,18 +198,17 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
     }
     bar_warp_sync();
 
+    wait(k_full + stage * 8, phase);
     // S = Q K^T
     float s_regs[S_TILES][4] = {};
 #pragma unroll
-    for (int d = 0; d < HEAD_DIM; d += MMA_K) {
-      uint32_t q_regs[4];
-      ldmatrix_x4(q_regs, advance<BLOCK_M>(q_lane, 0, d));
+    for (int d = 0; d < Q_TILES; ++d) {
 #pragma unroll
       for (int n = 0; n < S_TILES; n += 2) {
         uint32_t k_regs[4];
-        ldmatrix_x4(k_regs, advance<BLOCK_N>(k_lane, n * MMA_N, d));
-        mma_m16n8k16<Element>(s_regs[n], q_regs, k_regs);
-        mma_m16n8k16<Element>(s_regs[n + 1], q_regs, k_regs + 2);
+        ldmatrix_x4(k_regs, advance<BLOCK_N>(k_lane, n * MMA_N, d * MMA_K));
+        mma_m16n8k16<Element>(s_regs[n], q_regs[d], k_regs);
+        mma_m16n8k16<Element>(s_regs[n + 1], q_regs[d], k_regs + 2);
       }
     }
     // TMA writes through another proxy: without the fence it may overwrite what ldmatrix is still reading.
@@ -197,7 +219,7 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
 #pragma unroll
       for (int n = 0; n < S_TILES; ++n)
         for (int i = 0; i < 4; ++i)
-          if (j * BLOCK_N + n * MMA_N + quad * 2 + i % 2 > last_key[i / 2]) s_regs[n][i] = -INFINITY_F32;
+          if (j * BLOCK_N + warp_key + n * MMA_N + quad * 2 + i % 2 > last_key[i / 2]) s_regs[n][i] = -INFINITY_F32;
     }
 
     // online softmax
@@ -246,62 +268,58 @@ KERNEL(THREADS, 1) flagship_decode(GRID_CONSTANT const RingParams ring) {
   }
   for (int half = 0; half < 2; ++half) row_sum[half] = quad_reduce_sum(row_sum[half]);
 
-  // epilogue of one part of several: O, normalized, and its log2-sum-exp2 go to the workspace
-  if (params.parts > 1) {
-    const Workspace workspace(params);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = warp_row + group + half * 8;
-      if (!rows.exists(row)) continue;
-      const float inverse = row_sum[half] == 0.f ? 0.f : rcp_approx_ftz(row_sum[half]);
-      float* o = workspace.o(params, rows.place(args, row), ctaid_y()) + quad * 2;
-#pragma unroll
-      for (int d = 0; d < O_TILES; ++d)
-        st_global(o + d * MMA_N, float2{o_regs[d][half * 2] * inverse, o_regs[d][half * 2 + 1] * inverse});
-      if (quad == 0)
-        st_global(workspace.lse(params, rows.place(args, row), ctaid_y()),
-                  row_sum[half] == 0.f ? -INFINITY_F32 : row_max[half] + lg2_approx_ftz(row_sum[half]));
-    }
-    // The last block of the tile joins: the others' parts are visible to it by the fences around the counter.
-    fence_acq_rel_gpu();
-    bar_sync();
-    if (tid_x() == 0)
-      st_shared(smem, atom_inc(workspace.counter(params, ctaid_x()), static_cast<uint32_t>(params.parts - 1)));
-    bar_sync();
-    if (static_cast<int>(ld_shared<uint32_t>(smem)) != params.parts - 1) return;
-    fence_acq_rel_gpu();
-    for (int row = warp_row; row < warp_row + MMA_M && rows.exists(row); ++row)
-      join(params, rows.place(args, row), rows.o(args, row));
-    return;
-  }
-
-  // epilogue of the only part: no copy is in flight, and no other warp reads this warp's rows of Q, which O overwrites
-  const uint32_t o_lane = tile_address<BLOCK_M>(q_smem, warp_row + group, quad * 2);
+  // epilogue: every warp leaves O, normalized, and its log2-sum-exp2 in shared memory, over tiles that all have read
+  bar_sync();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = warp_row + group + half * 8;
+    const int row = warp / ROW_WARPS * BLOCK_M + warp_row + group + half * 8;
     const float inverse = row_sum[half] == 0.f ? 0.f : rcp_approx_ftz(row_sum[half]);
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
-      st_shared(advance<BLOCK_M>(o_lane, half * 8, d * MMA_N),
-                cvt_pack<Element>(o_regs[d][half * 2] * inverse, o_regs[d][half * 2 + 1] * inverse));
-    if (quad == 0 && rows.exists(row))
-      st_global(args.lse + rows.place(args, row),
-                row_sum[half] == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(row_sum[half])) * LN_2);
+      st_shared(smem + SharedMemory::o + (row * O_ROW + d * MMA_N + quad * 2) * 4,
+                float2{o_regs[d][half * 2] * inverse, o_regs[d][half * 2 + 1] * inverse});
+    if (quad == 0)
+      st_shared(smem + SharedMemory::lse + row * 4,
+                row_sum[half] == 0.f ? -INFINITY_F32 : row_max[half] + lg2_approx_ftz(row_sum[half]));
   }
-  bar_warp_sync();  // the warp's rows of O are complete
-  store_o(args, rows, q_smem, warp_row);
+  bar_sync();
+  const Workspace workspace(params);
+  for (int row = warp; row < BLOCK_M && rows.exists(row); row += WARPS) {
+    const JoinedRow joined = join_warps(smem, row);
+    const int64_t place = rows.place(args, row);
+    if (params.parts == 1) {
+      joined.store(args, place, rows.o(args, row));
+      continue;
+    }
+    for (int i = 0; i < JoinedRow::PAIRS; ++i)
+      st_global(workspace.o(params, place, ctaid_y()) + JoinedRow::column(i),
+                float2{joined.columns[i][0], joined.columns[i][1]});
+    if (lane == 0) st_global(workspace.lse(params, place, ctaid_y()), joined.lse);
+  }
+  if (params.parts == 1) return;
+  // The last block of the tile joins: the others' parts are visible to it by the fences around the counter.
+  fence_acq_rel_gpu();
+  bar_sync();
+  if (tid_x() == 0)
+    st_shared(smem, atom_inc(workspace.counter(params, ctaid_x()), static_cast<uint32_t>(params.parts - 1)));
+  bar_sync();
+  if (static_cast<int>(ld_shared<uint32_t>(smem)) != params.parts - 1) return;
+  fence_acq_rel_gpu();
+  for (int row = warp; row < BLOCK_M && rows.exists(row); row += WARPS)
+    join(params, rows.place(args, row), rows.o(args, row));
 }
 
 }  // namespace
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args); }
+EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args, RESIDENT); }
+
+EXPORT int unzeroed_bytes(const AttentionArgs* args) { return Workspace::unzeroed_bytes(*args, RESIDENT); }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
   RingParams ring{{*args, 1}};
-  if (const Error error = parts_of(*args, ring.split.parts)) return error;
+  if (const Error error = parts_of(*args, RESIDENT, ring.split.parts)) return error;
   const AttentionArgs& a = *args;
   const uint32_t box[2] = {SLAB, BLOCK_N};
   Error error = encode(ring.k, a.k, a.k_stride, a.batch, a.heads_kv, a.seq_kv, box, Swizzle::bytes_128);

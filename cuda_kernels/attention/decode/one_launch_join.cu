@@ -36,6 +36,7 @@ struct SharedMemory {
   static constexpr int v = k + BLOCK_N * ROW_BYTES;
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
+constexpr int RESIDENT = resident_blocks(SharedMemory::bytes);
 
 // Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
@@ -89,7 +90,7 @@ DEVICE void store_o(const AttentionArgs& args, const PackedRows& rows, uint32_t 
   }
 }
 
-KERNEL(THREADS, 1) one_launch_join(const PartsParams params) {
+KERNEL(THREADS, RESIDENT) one_launch_join(const PartsParams params) {
   const AttentionArgs& args = params.args;
   const PackedRows rows(args, ctaid_x());
   const uint32_t smem = shared_base();
@@ -247,11 +248,13 @@ KERNEL(THREADS, 1) one_launch_join(const PartsParams params) {
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args); }
+EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args, RESIDENT); }
+
+EXPORT int unzeroed_bytes(const AttentionArgs* args) { return Workspace::unzeroed_bytes(*args, RESIDENT); }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
   PartsParams params{*args, 1};
-  if (const Error error = parts_of(*args, params.parts)) return error;
+  if (const Error error = parts_of(*args, RESIDENT, params.parts)) return error;
   const Grid grid{PackedRows::blocks(*args), params.parts, 1};
   return launch_kernel<one_launch_join>(grid, THREADS, SharedMemory::bytes, stream, params);
 }

@@ -3,8 +3,7 @@
 //
 // 8 heads of K and V at batch 1 are 8 blocks for 132 multiprocessors. With parts there are a few blocks for each; each
 // leaves O, normalized, and its log-sum-exp in the workspace, in fp32. The second kernel has one warp for each row: it
-// weighs the parts by their log-sum-exp, and leaves zeros behind. A problem with enough blocks has one part and needs
-// neither.
+// weighs the parts by their log-sum-exp. A problem with enough blocks has one part and needs neither.
 #include <attention/attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -36,6 +35,7 @@ struct SharedMemory {
   static constexpr int v = k + BLOCK_N * ROW_BYTES;
   static constexpr int bytes = v + BLOCK_N * ROW_BYTES;
 };
+constexpr int RESIDENT = resident_blocks(SharedMemory::bytes);
 
 // Address of an element in a tile of Q, K or V: its 16-byte column is XORed with the row.
 DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
@@ -89,7 +89,7 @@ DEVICE void store_o(const AttentionArgs& args, const PackedRows& rows, uint32_t 
   }
 }
 
-KERNEL(THREADS, 1) split_keys(const PartsParams params) {
+KERNEL(THREADS, RESIDENT) split_keys(const PartsParams params) {
   const AttentionArgs& args = params.args;
   const PackedRows rows(args, ctaid_x());
   const uint32_t smem = shared_base();
@@ -249,11 +249,13 @@ KERNEL(JOIN_WARPS* WARP_SIZE, 1) join_parts(const PartsParams params) {
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args); }
+EXPORT int workspace_bytes(const AttentionArgs* args) { return Workspace::bytes(*args, RESIDENT); }
+
+EXPORT int unzeroed_bytes(const AttentionArgs* args) { return Workspace::unzeroed_bytes(*args, RESIDENT); }
 
 EXPORT int launch(const AttentionArgs* args, void* stream) {
   PartsParams params{*args, 1};
-  if (const Error error = parts_of(*args, params.parts)) return error;
+  if (const Error error = parts_of(*args, RESIDENT, params.parts)) return error;
   const Grid grid{PackedRows::blocks(*args), params.parts, 1};
   const Error error = launch_kernel<split_keys>(grid, THREADS, SharedMemory::bytes, stream, params);
   if (error || params.parts == 1) return error;

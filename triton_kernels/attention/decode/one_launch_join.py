@@ -2,7 +2,7 @@
 
 Builds on split_keys; changes who joins. Each program writes its part and takes a number from the tile's counter, by an
 atomic with acquire and release. The one that takes the last number finds all parts written, most of them still in L2,
-joins them, and leaves zeros behind, in the counter too.
+joins them, and sets the counter to zero.
 
 Data movement is Triton's: the loads of the next K and V are asynchronous copies, num_stages ahead.
 """
@@ -15,6 +15,13 @@ from triton_kernels.attention.specialization import options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
+
+COUNTERS = tl.constexpr(1024)
+"""Of tiles, at the start of the workspace."""
+
+MAX_PARTS = tl.constexpr(64)
+AT_ONCE = tl.constexpr(32)
+"""Parts that are loaded together."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -82,8 +89,8 @@ def one_launch_join(
     place = (batch * heads + head) * seq_q + query
     o_rows = o_ptr + batch * o_stride_batch + head * o_stride_head + query.to(tl.int64) * o_stride_row
     if parts > 1:
-        rows = batches.to(tl.int64) * heads * seq_q
-        partial = (counter + rows).to(tl.pointer_type(tl.float32), bitcast=True)
+        rows = tl.cast(batches, tl.int64) * heads * seq_q
+        partial = (counter + COUNTERS).to(tl.pointer_type(tl.float32), bitcast=True)
         partial_lse = partial + rows * parts * HEAD_DIM
         at = place * parts + tl.program_id(1)
         tl.store(partial + at[:, None] * HEAD_DIM + dim, o, exists[:, None])
@@ -93,29 +100,27 @@ def one_launch_join(
         taken = tl.atomic_add(counter + tl.program_id(0), 1, sem="acq_rel", scope="gpu")
         if taken == parts - 1:
             tl.debug_barrier()
-            largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-            for part in range(parts):
-                other = tl.load(partial_lse + place * parts + part, exists, float("-inf"), cache_modifier=".cg")
-                largest = tl.maximum(largest, other)
-            base = tl.where(largest == float("-inf"), 0.0, largest)
-            o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
-            total = tl.zeros((BLOCK_M,), tl.float32)
-            for part in range(parts):
-                other = tl.load(partial_lse + place * parts + part, exists, float("-inf"), cache_modifier=".cg")
-                weight = tl.math.exp2(other - base)
-                rows_of_part = partial + (place * parts + part)[:, None] * HEAD_DIM + dim
-                o += weight[:, None] * tl.load(rows_of_part, exists[:, None], 0.0, cache_modifier=".cg")
-                total += weight
-            divisor = tl.where(total == 0, 1.0, total)
-            o = o * (1.0 / divisor)[:, None]
-            lse = tl.where(total == 0, float("-inf"), base + tl.math.log2(divisor))
-            tl.store(o_rows[:, None] + dim, o.to(o_ptr.dtype.element_ty), exists[:, None])
-            tl.store(lse_ptr + place, lse * LN_2, exists)
-            tl.debug_barrier()  # every thread has read the parts
-            for part in range(parts):
-                rows_of_part = partial + (place * parts + part)[:, None] * HEAD_DIM + dim
-                tl.store(rows_of_part, tl.zeros((BLOCK_M, HEAD_DIM), tl.float32), exists[:, None])
-                tl.store(partial_lse + place * parts + part, tl.zeros((BLOCK_M,), tl.float32), exists)
+            part = tl.arange(0, MAX_PARTS)
+            for one in range(tl.min(row, 0), tl.minimum(tl.max(row, 0) + 1, group * seq_q)):
+                place_of_one = (batch * heads + head_kv * group + one % group) * seq_q + one // group
+                lse_parts = partial_lse + place_of_one * parts
+                all_others = tl.load(lse_parts + part, part < parts, float("-inf"), cache_modifier=".cg")
+                largest = tl.max(all_others, 0)
+                base = tl.where(largest == float("-inf"), 0.0, largest)
+                weights = tl.sum(tl.math.exp2(all_others - base), 0)
+                joined = tl.zeros((HEAD_DIM,), tl.float32)
+                for start in range(0, parts, AT_ONCE):
+                    some = start + tl.arange(0, AT_ONCE)
+                    o_parts = partial + (place_of_one * parts + some)[:, None] * HEAD_DIM + dim
+                    o_some = tl.load(o_parts, (some < parts)[:, None], 0.0, cache_modifier=".cg")
+                    others = tl.load(lse_parts + some, some < parts, float("-inf"), cache_modifier=".cg")
+                    joined += tl.sum(tl.math.exp2(others - base)[:, None] * o_some, 0)
+                divisor = tl.where(weights == 0, 1.0, weights)
+                o_row = o_ptr + batch * o_stride_batch + (head_kv * group + one % group) * o_stride_head
+                o_row += (one // group).to(tl.int64) * o_stride_row
+                tl.store(o_row + dim, (joined / divisor).to(o_ptr.dtype.element_ty))
+                lse_of_one = tl.where(weights == 0, float("-inf"), base + tl.math.log2(divisor))
+                tl.store(lse_ptr + place_of_one, lse_of_one * LN_2)
             tl.store(counter + tl.program_id(0), 0)
     else:
         tl.store(o_rows[:, None] + dim, o.to(o_ptr.dtype.element_ty), exists[:, None])

@@ -1,8 +1,8 @@
 """The keys are cut into parts, one program each, so that few rows occupy the whole GPU; a second kernel joins them.
 
 Builds on packed_heads; changes how many programs share a tile's keys. Each leaves O, normalized, and its log-sum-exp in
-the workspace, in fp32. The second kernel has one program for each row: it weighs the parts by their log-sum-exp, and
-leaves zeros behind. A problem with enough programs has one part and needs neither.
+the workspace, in fp32. The second kernel has one program for each row: it weighs the parts by their log-sum-exp. A
+problem with enough programs has one part and needs neither.
 
 Data movement is Triton's: the loads of the next K and V are asynchronous copies, num_stages ahead.
 """
@@ -15,6 +15,13 @@ from triton_kernels.attention.specialization import options
 
 LOWEST = tl.constexpr(-3.0e38)
 """Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
+
+COUNTERS = tl.constexpr(1024)
+"""Of tiles, at the start of the workspace."""
+
+MAX_PARTS = tl.constexpr(64)
+AT_ONCE = tl.constexpr(32)
+"""Parts that are loaded together."""
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -82,8 +89,8 @@ def split_keys(
     place = (batch * heads + head) * seq_q + query
     o_rows = o_ptr + batch * o_stride_batch + head * o_stride_head + query.to(tl.int64) * o_stride_row
     if parts > 1:
-        rows = batches.to(tl.int64) * heads * seq_q
-        partial = (counter + rows).to(tl.pointer_type(tl.float32), bitcast=True)
+        rows = tl.cast(batches, tl.int64) * heads * seq_q
+        partial = (counter + COUNTERS).to(tl.pointer_type(tl.float32), bitcast=True)
         partial_lse = partial + rows * parts * HEAD_DIM
         at = place * parts + tl.program_id(1)
         tl.store(partial + at[:, None] * HEAD_DIM + dim, o, exists[:, None])
@@ -99,30 +106,29 @@ def join_parts(
     o_ptr, lse_ptr, counter, rows, parts, heads, seq_q, o_stride_batch, o_stride_head, o_stride_row,
     HEAD_DIM: tl.constexpr,
 ):  # fmt: skip
-    """One program joins the parts of one row of (batch, heads, seq_q), and leaves zeros behind."""
+    """One program joins the parts of one row of (batch, heads, seq_q)."""
     row = tl.program_id(0).to(tl.int64)
     dim = tl.arange(0, HEAD_DIM)
-    partial = (counter + rows).to(tl.pointer_type(tl.float32), bitcast=True)
-    partial_lse = partial + rows.to(tl.int64) * parts * HEAD_DIM
-    largest = float("-inf")
-    for part in range(parts):
-        largest = tl.maximum(largest, tl.load(partial_lse + row * parts + part))
+    partial = (counter + COUNTERS).to(tl.pointer_type(tl.float32), bitcast=True) + row * parts * HEAD_DIM
+    partial_lse = (counter + COUNTERS).to(tl.pointer_type(tl.float32), bitcast=True)
+    partial_lse += (tl.cast(rows, tl.int64) * HEAD_DIM + row) * parts
+    part = tl.arange(0, MAX_PARTS)
+    others = tl.load(partial_lse + part, part < parts, float("-inf"))
+    largest = tl.max(others, 0)
     base = tl.where(largest == float("-inf"), 0.0, largest)
+    total = tl.sum(tl.math.exp2(others - base), 0)
     o = tl.zeros((HEAD_DIM,), tl.float32)
-    total = 0.0
-    for part in range(parts):
-        weight = tl.math.exp2(tl.load(partial_lse + row * parts + part) - base)
-        total += weight
-        o += weight * tl.load(partial + (row * parts + part) * HEAD_DIM + dim)
+    for start in range(0, parts, AT_ONCE):
+        some = start + tl.arange(0, AT_ONCE)
+        weight = tl.math.exp2(tl.load(partial_lse + some, some < parts, float("-inf")) - base)
+        o += tl.sum(
+            weight[:, None] * tl.load(partial + some[:, None] * HEAD_DIM + dim, (some < parts)[:, None], 0.0), 0
+        )
     divisor = tl.where(total == 0, 1.0, total)
     head = row // seq_q
     o_row = o_ptr + head // heads * o_stride_batch + head % heads * o_stride_head + row % seq_q * o_stride_row
     tl.store(o_row + dim, (o / divisor).to(o_ptr.dtype.element_ty))
     tl.store(lse_ptr + row, tl.where(total == 0, float("-inf"), (base + tl.math.log2(divisor)) * LN_2))
-    tl.debug_barrier()  # every thread has read the parts
-    for part in range(parts):
-        tl.store(partial + (row * parts + part) * HEAD_DIM + dim, 0.0)
-        tl.store(partial_lse + row * parts + part, 0.0)
 
 
 twin = PackedTwin(split_keys, lambda tile: options(tile, num_stages=tile.stages + 1), splits=True, join=join_parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Ladder, Technique, Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     COLUMNS,
     GENERAL_HEAD_DIM,
@@ -25,6 +25,27 @@ LADDER = Ladder(
 SMALL = {64: Tile(16, 64, 1, 1), 128: Tile(16, 64, 1, 1), 256: Tile(16, 32, 1, 1)}
 """One warp, so that many blocks of a multiprocessor wait for memory at once."""
 
+SHARED = ((16, 64, 4), (16, 128, 8), (32, 64, 4), (64, 64, 4), (64, 64, 8))
+"""Rows, keys and warps of tiles whose keys are divided over warps."""
+
+KEY_WARPS = Limit(
+    "cuda",
+    "each warp has 16 rows and a part of the keys: warps must be a multiple of block_m / 16, and block_n one of 16 "
+    "keys for each warp with the same rows",
+    lambda problem, tile: bool(
+        tile.block_m % 16
+        or tile.warps % (tile.block_m // 16)
+        or tile.block_n % (16 * (16 * tile.warps // tile.block_m))
+    ),
+)
+EXCHANGE = Limit(
+    "cuda",
+    "O in fp32 of every warp must fit the rings of K and V, over which warps exchange it",
+    lambda problem, tile: (
+        16 * tile.warps * 4 * (problem.head_dim + 9) > 4 * problem.head_dim * tile.stages * tile.block_n
+    ),
+)
+
 ANY_STAGES = (GENERAL_HEAD_DIM, POWER_OF_TWO, ROWS, COLUMNS)
 LIMITS = (*ANY_STAGES, ONE_STAGE)
 
@@ -38,7 +59,10 @@ TECHNIQUES = LADDER.rungs(
         tile=SMALL,
         grid={
             "cuda": tuple(Tile(16 * warps, n, 1, warps) for warps in (1, 2) for n in (32, 64, 128)),
-            "triton": Tile.grid((16,), (32, 64, 128), (1, 2, 3), (1, 2, 4)),
+            "triton": (
+                *Tile.grid((16,), (32, 64, 128), (1, 2, 3), (1, 2, 4)),
+                *Tile.grid((64,), (64, 128), (1, 2, 3), (4,)),
+            ),
         },
         limits=LIMITS,
         general=True,
@@ -64,9 +88,9 @@ TECHNIQUES = LADDER.rungs(
         "decode",
         "K and V arrive by TMA in rings of buffers: a block always has several tiles on their way from memory",
         builds_on=("one_launch_join",),
-        tile={64: Tile(16, 64, 4, 1), 128: Tile(16, 64, 2, 1), 256: Tile(16, 32, 2, 1)},
-        grid={"cuda": tuple(Tile(16, n, stages, 1) for n in (32, 64, 128) for stages in (2, 3, 4))},
-        limits=(*ANY_STAGES, RING, SHARED_MEMORY),
+        tile={64: Tile(16, 64, 6, 4), 128: Tile(16, 64, 3, 4), 256: Tile(16, 64, 3, 4)},
+        grid={"cuda": tuple(Tile(m, n, stages, warps) for m, n, warps in SHARED for stages in (2, 3, 4, 6))},
+        limits=(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
         general=True,
     ),
 )
