@@ -95,3 +95,20 @@ _C_BESIDE_RINGS = Limit(
 )
 STAGED = (*WARPGROUPS, _C_BESIDE_RINGS, Limit("gluon", _C_BESIDE_RINGS.reason, _leaves_no_room_for_c))
 """Of rungs that store C by TMA."""
+_FEW_ROWS = Limit(
+    "cuda",
+    "a warpgroup has 64 columns of C and all rows of the tile: block_n must be 16 * warps, block_m 16, 32, 64 or 128, "
+    "and warps 4 or 8",
+    lambda problem, tile: (
+        tile.block_n != 16 * tile.warps or tile.block_m not in (16, 32, 64, 128) or tile.warps not in (4, 8)
+    ),
+)
+SMALL_M = (
+    POWER_OF_TWO,
+    *(
+        Limit(backend, one.reason, one.applies)
+        for backend in ("cuda", "gluon")
+        for one in (_FEW_ROWS, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+    ),
+)
+"""Of rungs that multiply B by A."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import PINGPONG, STAGED, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -132,6 +132,30 @@ TECHNIQUES = LADDER.rungs(
         mma="wgmma",
         tile={0: Tile(128, 192, 4, 8)},
         limits=STAGED,
+        general=True,
+    ),
+    Technique(
+        "split_k",
+        "hopper",
+        "blocks of a cluster share a tile of C: each has a part of k, and they add up in shared memory",
+        builds_on=("producer_consumer",),
+        builds_on_in={"triton": "tma_swizzle"},
+        also=("tile",),
+        mma="wgmma",
+        tile={0: Tile(128, 256, 4, 8)},
+        limits=WARPGROUPS,
+        general=True,
+    ),
+    Technique(
+        "small_m",
+        "hopper",
+        "operands change places: rows of B fill wgmma's 64 rows, and the few rows of A are its columns",
+        builds_on=("split_k",),
+        also=("tile",),
+        mma="wgmma",
+        tile={0: Tile(64, 128, 8, 8)},
+        grid={"cuda": Tile.grid((16, 32, 64, 128), (64, 128), (6, 8, 10), (4, 8))},
+        limits=SMALL_M,
         general=True,
     ),
 )
