@@ -6,7 +6,7 @@ block_m are query rows and block_n keys; stages are buffers of Q, and as many of
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.attention_backward.limits import HEAD_DIM, POWER_OF_TWO, RAGGED, TILE_ROWS
+from harness.operators.attention_backward.limits import HEAD_DIM, POWER_OF_TWO, TILE_ROWS
 
 LADDER = Ladder(
     "hopper",
@@ -21,7 +21,8 @@ TECHNIQUES = LADDER.rungs(
         "two_kernels",
         "hopper",
         "one kernel has a tile of keys and adds up dK and dV, another has a tile of queries and adds up dQ",
-        tile={64: Tile(64, 64, 1, 4), 128: Tile(64, 64, 1, 4)},
-        limits=(HEAD_DIM, RAGGED, POWER_OF_TWO, TILE_ROWS),
+        tile={64: Tile(64, 64, 2, 4), 128: Tile(64, 64, 2, 4)},
+        limits=(HEAD_DIM, POWER_OF_TWO, TILE_ROWS),
+        general=True,
     ),
 )
