@@ -50,14 +50,35 @@ MULTIPROCESSORS_ELSEWHERE = 3
 """Number of multiprocessors to assume without a GPU: few, so that a program gets several tiles there."""
 
 
-def multiprocessors(a: torch.Tensor) -> int:
-    """Number of multiprocessors of the GPU that a is on."""
-    return torch.cuda.get_device_properties(a.device).multi_processor_count if a.is_cuda else MULTIPROCESSORS_ELSEWHERE
+def multiprocessors(on_gpu: bool) -> int:
+    """Number of multiprocessors of the current GPU."""
+    return torch.cuda.get_device_properties("cuda").multi_processor_count if on_gpu else MULTIPROCESSORS_ELSEWHERE
 
 
 def persistent_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     """One program per multiprocessor, but no more than tiles of C; each works on several tiles."""
-    return (min(*tiles(a, b, tile), multiprocessors(a)),)
+    return (min(*tiles(a, b, tile), multiprocessors(a.is_cuda)),)
+
+
+LEAST_STEPS = 8
+"""Steps of k that a program has at least where several share a tile."""
+COUNTER_BYTES = 4096
+"""Bytes of workspace for the counters of tiles that programs share."""
+PARTS = 2
+"""Tiles of which a program leaves a part, at most."""
+LARGEST_TILE = 128 * 256
+"""Elements of C in a tile of which programs leave parts."""
+
+
+def splits(a: torch.Tensor, b: torch.Tensor, tile: Any) -> int:
+    """How many programs share each tile, so that there are about as many as multiprocessors."""
+    steps = triton.cdiv(a.shape[1], block_k(tile))
+    return max(1, min(multiprocessors(a.is_cuda) // tiles(a, b, tile)[0], steps // LEAST_STEPS))
+
+
+def split_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """So many programs for each tile of C."""
+    return (tiles(a, b, tile)[0] * splits(a, b, tile),)
 
 
 @dataclass(frozen=True)
@@ -68,8 +89,10 @@ class Twin:
     `a_stride`, `b_stride` and `c_stride` in elements between rows, tensor descriptors made on the host (`a_desc` and
     `b_desc`, of a tile's rows and BLOCK_K columns, `c_desc`, of block_m rows and `part_n` columns), the constants
     BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile divides m, n and k) and EPILOGUE: plain, bias or gelu. `options`
-    turns a tile into compile options. With `makes_descriptors` every program gets workspace for its own descriptors.
-    `grid` turns a, b and a tile into the number of programs.
+    turns a tile into compile options. `grid` turns a, b and a tile into the number of programs. Where programs share
+    tiles, `splits` says how many share each, and the workspace holds `counter_ptr`, int32 zeros which the kernel leaves
+    at zero, and `part_ptr`, fp32 memory for PARTS tiles of each program. With `makes_descriptors` every program gets
+    workspace for its own descriptors.
     """
 
     kernel: JITFunction | InterpretedFunction
@@ -118,10 +141,16 @@ class Twin:
         if self.makes_descriptors:
             lend(workspace)
         tensors = {"a": a, "b": b, "c": c, **({} if bias is None else {"bias": bias})}
+        if "part_ptr" in self.kernel.arg_names:
+            assert workspace is not None
+            tensors["counter"] = workspace[:COUNTER_BYTES].view(torch.int32)
+            tensors["part"] = workspace[COUNTER_BYTES:].view(torch.float32)
         return self.kernel[self.grid(a, b, tile)](**self.arguments(tensors, epilogue, tile), **self.options(tile))
 
     def workspace_bytes(self, problem: Any) -> int:
-        """Bytes of workspace that `launch` needs; they must be zero before it and are zero after it."""
+        """Bytes of workspace that `launch` needs. They must be zero before it, and what it counts is zero after it."""
+        if "part_ptr" in self.kernel.arg_names:
+            return COUNTER_BYTES + 4 * LARGEST_TILE * PARTS * multiprocessors(torch.cuda.is_available())
         if not self.makes_descriptors:
             return 0
         return DESCRIPTORS_BYTES * triton.cdiv(problem.m, 64) * triton.cdiv(problem.n, 64)
@@ -141,11 +170,12 @@ class Twin:
         a, b, c = (tensors[name] for name in "abc")
         m, k, n, step = a.shape[0], a.shape[1], b.shape[0], block_k(tile)
         return {
-            **{f"{name}_ptr": tensors.get(name) for name in ("a", "b", "bias", "c")},
+            **{f"{name}_ptr": tensors.get(name) for name in ("a", "b", "bias", "c", "counter", "part")},
             **{f"{name}_stride": tensor.stride(0) for name, tensor in (("a", a), ("b", b), ("c", c))},
             "m": m,
             "n": n,
             "k": k,
+            "splits": splits(a, b, tile),
             "BLOCK_M": tile.block_m,
             "BLOCK_N": tile.block_n,
             "BLOCK_K": step,
@@ -166,11 +196,14 @@ def part_n(c: torch.Tensor, tile: Any) -> int:
 
 
 def meta_tensors(problem: Any) -> dict[str, torch.Tensor]:
-    """The tensors of a problem, without memory. Their pointers count as aligned, as `validate` requires."""
+    """The tensors of a problem and its workspace, without memory. Their pointers count as aligned, as `validate`
+    requires."""
     shapes = {"a": (problem.m, problem.k), "b": (problem.n, problem.k), "c": (problem.m, problem.n)}
     dtypes = {"c": DTYPES[problem.c_dtype]}
     if problem.epilogue != "plain":
         shapes["bias"] = (problem.n,)
+    shapes |= {"counter": (COUNTER_BYTES // 4,), "part": (LARGEST_TILE,)}
+    dtypes |= {"counter": torch.int32, "part": torch.float32}
     return {
         name: torch.empty(shape, dtype=dtypes.get(name, DTYPES[problem.dtype]), device="meta")
         for name, shape in shapes.items()

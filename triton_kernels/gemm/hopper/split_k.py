@@ -1,8 +1,55 @@
-"""Split k: blocks share a tile of C, each has a part of k, and they add up.
+"""Programs share a tile of C, each has a part of k, and the last of them to finish adds up.
 
-Builds on tma_swizzle. Not split yet.
+Builds on tma_swizzle; changes the loop's bounds and the epilogue. General: any m, and any n and k that are multiples of
+8.
 
-So this is the same program as tma_swizzle.
+As many programs share a tile as there are multiprocessors for, each with at least eight steps of k. Core Triton has no
+word for the shared memory of another program, by which the CUDA twin adds up: here sums pass through the workspace, in
+fp32. A program leaves its part there and counts itself. Whoever finds the count complete adds all parts in the order of
+k, so that results are repeatable, and leaves the counter at zero. The barrier comes before the count because one thread
+counts for all: without it, it could say of parts that other warps still write that they are there.
 """
 
-from triton_kernels.gemm.hopper.tma_swizzle import twin  # noqa: F401
+import triton
+import triton.language as tl
+
+from triton_kernels.gemm.epilogue import grouped_tile, store
+from triton_kernels.gemm.specialization import Twin, split_tiles
+
+GROUP_M = tl.constexpr(8)
+
+
+@triton.jit(do_not_specialize=["splits"])
+def split_k(
+    a_desc, b_desc, bias_ptr, c_ptr, c_stride, m, n, k, splits, counter_ptr, part_ptr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EVEN: tl.constexpr, EPILOGUE: tl.constexpr,
+):  # fmt: skip
+    number = tl.program_id(0) // splits
+    split = tl.program_id(0) % splits
+    row, col = grouped_tile(number, m, n, BLOCK_M, BLOCK_N, GROUP_M)
+    k_tiles = tl.cdiv(k, BLOCK_K)
+    steps = tl.cdiv(k_tiles, splits)
+    sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in range(split * steps, min((split + 1) * steps, k_tiles)):
+        a = a_desc.load([row, step * BLOCK_K])
+        b = b_desc.load([col, step * BLOCK_K])
+        sums = tl.dot(a, b.T, sums)
+
+    # leave this part; whoever comes last adds all of them
+    comes_last = splits == 1
+    if not comes_last:
+        places = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        part_ptrs = part_ptr + number * splits * BLOCK_M * BLOCK_N + places
+        tl.store(part_ptrs + split * BLOCK_M * BLOCK_N, sums)
+        tl.debug_barrier()
+        comes_last = tl.atomic_add(counter_ptr + number, 1, sem="acq_rel") == splits - 1
+        if comes_last:
+            tl.store(counter_ptr + number, 0)
+            sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+            for other in range(splits):
+                sums += tl.load(part_ptrs + other * BLOCK_M * BLOCK_N, cache_modifier=".cg")
+    if comes_last:
+        store(sums, c_ptr, c_stride, bias_ptr, row, col, m, n, BLOCK_M, BLOCK_N, EVEN, EPILOGUE)
+
+
+twin = Twin(split_k, grid=split_tiles)
