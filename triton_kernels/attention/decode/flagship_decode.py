@@ -25,7 +25,11 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 
-@triton.jit
+SIZES = ("batches", "heads", "heads_kv", "group", "seq_q", "seq_kv", "parts")
+"""One program for all of them: lengths grow from call to call."""
+
+
+@triton.jit(do_not_specialize=SIZES)
 def flagship_decode(
     q_ptr, k_desc, v_desc, o_ptr, lse_ptr, counter, scale, batches, heads, heads_kv, group, seq_q, seq_kv, parts,
     q_stride_batch, q_stride_head, q_stride_row, o_stride_batch, o_stride_head, o_stride_row,

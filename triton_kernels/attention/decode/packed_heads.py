@@ -20,7 +20,11 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 
-@triton.jit
+SIZES = ("heads", "heads_kv", "group", "seq_q", "seq_kv")
+"""One program for all of them: lengths grow from call to call."""
+
+
+@triton.jit(do_not_specialize=SIZES)
 def packed_heads(
     q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, heads, heads_kv, group, seq_q, seq_kv,
     q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,

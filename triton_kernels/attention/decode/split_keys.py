@@ -27,7 +27,11 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 
-@triton.jit
+SIZES = ("batches", "heads", "heads_kv", "group", "seq_q", "seq_kv", "parts")
+"""One program for all of them: lengths grow from call to call."""
+
+
+@triton.jit(do_not_specialize=SIZES)
 def split_keys(
     q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, counter, scale, batches, heads, heads_kv, group, seq_q, seq_kv, parts,
     q_stride_batch, q_stride_head, q_stride_row, k_stride_batch, k_stride_head, k_stride_row,
@@ -101,7 +105,7 @@ def split_keys(
     tl.store(lse_ptr + place, lse * LN_2, stores)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("rows", "parts", "heads", "seq_q"))
 def join_parts(
     o_ptr, lse_ptr, counter, rows, parts, heads, seq_q, o_stride_batch, o_stride_head, o_stride_row,
     HEAD_DIM: tl.constexpr,
