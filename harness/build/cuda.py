@@ -144,8 +144,13 @@ class CudaVariant(Variant):
             raise Unsupported(
                 f"the tile needs {self.shared_memory_bytes} bytes of shared memory, a block on this GPU has {allowed}"
             )
-        self.workspace_bytes = workspace_bytes(handle, self.problem)
+        self.handle = handle
+        self.workspace_bytes = self.workspace_of(self.problem)
         self.entry = _entry(handle)  # (arguments*, stream) -> CUDA error
+
+    def workspace_of(self, problem: Problem) -> int:
+        """Bytes of workspace for a problem that shares this kernel, on the current GPU."""
+        return workspace_bytes(self.handle, problem)
 
     def bind(self, tensors: Tensors, scalars: Scalars) -> Call:
         import torch

@@ -1,4 +1,4 @@
-"""The flagship without a harness around it: tensors in, tensors out.
+"""The flagships without a harness around them: tensors in, tensors out.
 
 What a call needs is worked out once for each kind of call (shapes, strides, dtypes, devices, mask, scale) and looked up
 from then on; a later call of the same kind reads addresses, allocates its outputs and launches.
@@ -26,6 +26,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.errors import LaunchError
 
 FLAGSHIP = techniques.get("attention/flagship")
+DECODE = techniques.get("attention/flagship_decode")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 Outputs = tuple[Tensor, Tensor]
@@ -146,6 +147,7 @@ class Launch:
         self.gpu = q.device.index
         with torch.cuda.device(q.device):
             self.kernel = _kernel(self.gpu, case_of(self.problem, _multiprocessors(self.gpu)))
+            self.workspace_bytes = self.kernel.workspace_of(self.problem)
         o = torch.empty_like(q, device="meta", requires_grad=False)
         lse = torch.empty(q.shape[:3], device="meta")
         args = structure({"q": q, "k": k, "v": v, "o": o, "lse": lse}, {"scale": scale}, None)
@@ -182,7 +184,7 @@ class Launch:
 
     def _launch(self, *addresses: int) -> None:
         stream = torch._C._cuda_getCurrentRawStream(self.gpu)
-        counter, _owner = _counters(self.gpu).of(stream, self.kernel.workspace_bytes)
+        counter, _owner = _counters(self.gpu).of(stream, self.workspace_bytes)
         args = self.ADDRESSES.pack(*addresses, counter) + self.rest  # copied by the launch, so no call shares it
         if code := self.kernel.entry(args, stream):
             raise LaunchError(f"flash_attention of {self.problem.slug}: {torch.cuda.CudaError(code)}", code)
@@ -191,25 +193,30 @@ class Launch:
 class Counters:
     """The workspaces of one GPU: one for each stream and for each launch in a CUDA graph, zeroed when it is taken.
 
-    A kernel leaves its counters zero, so the launches of a stream share them. A graph may be replayed beside any
+    A kernel leaves its counters zero, which lie at the beginning, and what lies behind them is not read before it is
+    written. So the launches of a stream share a workspace, until one needs a larger. A graph may be replayed beside any
     stream, so every launch that is captured has its own for good.
     """
 
     SLAB, SLOT = 2**18, 16
 
     def __init__(self) -> None:
-        self.of_streams: dict[tuple[int, int], int] = {}
+        self.of_streams: dict[int, tuple[int, int]] = {}
+        """Stream -> address and bytes."""
         self.slabs: list[Tensor] = []
         self.used = self.SLAB
         self.lock = threading.Lock()
 
     def of(self, stream: int, size: int) -> tuple[int, Tensor | None]:
-        """(address, what must live until the launch): `size` zeroed bytes for a launch on this, the current stream."""
+        """(address, what must live until the launch): `size` bytes for a launch on this, the current stream."""
         if torch.cuda.is_current_stream_capturing():
             return self._take(size, capturing=True)
-        if (found := self.of_streams.get((stream, size))) is None:
-            found = self.of_streams[stream, size] = self._take(size, capturing=False)[0]
-        return found, None
+        address, enough = self.of_streams.get(stream, (0, -1))
+        if size > enough:
+            enough = 1 << max(size - 1, 0).bit_length()  # so that growing sizes end in few workspaces
+            address = self._take(enough, capturing=False)[0]
+            self.of_streams[stream] = address, enough
+        return address, None
 
     def _take(self, size: int, *, capturing: bool) -> tuple[int, Tensor | None]:
         with self.lock:
@@ -236,10 +243,13 @@ def _multiprocessors(gpu: int) -> int:
 
 
 def case_of(problem: Problem, multiprocessors: int) -> Case:
-    """The flagship at the tile that suits the problem on a GPU of so many multiprocessors. One case for all problems
-    that share a kernel."""
+    """The faster flagship, at the tile that suits the problem on a GPU of so many multiprocessors. One case for all
+    problems that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
-    return Case("flash_attention", FLAGSHIP.name, "cuda", alike, waves.fastest(problem, multiprocessors))
+    technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
+    if waves.DECODES and waves.decodes(problem, multiprocessors):
+        technique, tile = DECODE, waves.decode_tile(problem)
+    return Case("flash_attention", technique.name, "cuda", alike, tile)
 
 
 @cache

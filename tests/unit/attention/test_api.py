@@ -106,11 +106,12 @@ def test_problems_that_share_a_kernel_share_a_case() -> None:
 class Kernel:
     """One that says what it was launched with."""
 
-    workspace_bytes = 4
-
     def __init__(self, code: int = 0) -> None:
-        self.code = code
+        self.code, self.workspace_bytes = code, 4
         self.launches: list[tuple[int, int]] = []
+
+    def workspace_of(self, _problem: Problem) -> int:
+        return self.workspace_bytes
 
     def entry(self, args: bytes, stream: int) -> int:
         counter = plain.AttentionArgs.from_buffer_copy(args).workspace
@@ -245,6 +246,17 @@ def test_streams_and_captured_launches_share_no_counter(gpu: Gpu, monkeypatch: p
     assert len(counters(2)) >= 1  # memory of the graph, which each replay zeroes
     gpu.capturing, gpu.stream = False, 79
     assert counters(2).isdisjoint({first, second} | captured)
+
+
+def test_a_stream_has_one_workspace_as_large_as_any_launch_needs(gpu: Gpu) -> None:
+    addresses = []
+    for size in (4, 5000, 4100, 16, 8192, 10_000):
+        gpu.kernel.workspace_bytes = size
+        flash_attention(**tensors() | {"q": torch.zeros(2, 4, size, 64).bfloat16()})
+        addresses.append(gpu.kernel.launches[-1][1])
+    small, grown, larger = addresses[0], addresses[1], addresses[-1]
+    assert addresses == [small, grown, grown, grown, grown, larger]
+    assert len({small, grown, larger}) == 3
 
 
 def test_threads_launch_with_their_own_arguments(gpu: Gpu) -> None:
