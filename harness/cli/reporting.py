@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,17 +25,18 @@ from harness.cli.options import (
     operator_of,
     where,
 )
-from harness.cli.output import RUNS, Row, console, run_file, show_failures, write_run
+from harness.cli.output import RECORDED, RUNS, Row, console, run_file, show_failures, write_run
 from harness.machine.progress import Progress
 from harness.rows import results, tables
 
 if TYPE_CHECKING:
+    from harness.catalog.entries import Experiment
     from harness.inspection.survey import Cell
     from harness.rows.reusable import ReusableRows
 
 SITE = ROOT / "reports" / "site"
-FEW = 8
-"""Cells that a message names."""
+FIRST = 2
+"""Problems of the ladder that a report times on a GPU: those of the first page's bars."""
 
 
 def report(
@@ -45,29 +47,72 @@ def report(
 ) -> None:
     """Compile, check and inspect the kernels, time them if there is a GPU, and build reports/site/index.html.
 
-    The first site, from recorded rows, is there within a minute; what is computed here joins it. With names, only these
-    techniques are looked at, and their pages are drawn first. Each kernel is compiled for one problem and architecture,
-    and without a GPU checked on one problem; --all takes all of them. Work that an earlier report or run did with the
-    same kernels and compilers is not repeated. The site is built even if a kernel fails; the exit code is 1 then.
+    On a GPU the first page comes first: the fastest kernels of each language are timed beside the libraries. Without
+    one the first site, from recorded rows, is there within a minute. What is computed here joins it. With names, only
+    these techniques are looked at, and their pages are drawn first. Each kernel is compiled for one problem and
+    architecture, timed on two problems and, without a GPU, checked on one; --all takes all of them. Work that an
+    earlier report or run did with the same kernels and compilers is not repeated. The site is built even if a kernel
+    fails, or Ctrl-C stops the work; the exit code is 1 if a kernel fails.
     """
     wanted = chosen(names)
 
     from harness.expressibility import matrix
-    from harness.inspection import survey
     from harness.machine import environment
-    from harness.measure import runner
     from harness.rows.reading import checkout_hashes
     from harness.rows.reusable import ReusableRows
 
     place = where(None)
-    description, hashes = environment.describe(), checkout_hashes()
-    known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
-    if not names and not (SITE / "index.html").is_file():
-        console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
+    description = environment.describe()
+    known = ReusableRows(results.fresh_runs(RUNS), description, checkout_hashes())
     ladder = replace(load_experiment(operator_of(names).experiment("ladder")), techniques=wanted)
+    if place == "gpu" and not everything:
+        ladder = replace(ladder, problems=ladder.problems[:FIRST], tiles=("chosen",))
+    with leaving_a_site():
+        rows, again = _work(ladder, names, everything, place, description, known)
+    if again:
+        console.print(
+            f"{again} rows of earlier reports and runs were used again: same kernels, compilers and harness. "
+            f"`twinkernels run {ladder.name}` makes them anew",
+            soft_wrap=True,
+        )
+    console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
+    show_failures(rows)
+    if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:
+        console.print(f"not graded yet, what each language can say of {', '.join(later)}", soft_wrap=True)
+    print(drawn())
+    raise typer.Exit(tables.failed(rows))
+
+
+@contextmanager
+def leaving_a_site() -> Iterator[None]:
+    """Ctrl-C leaves a site of what there is."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print(drawn())
+        raise
+
+
+def _work(
+    ladder: Experiment, names: Names, everything: bool, place: str, description: Row, known: ReusableRows
+) -> tuple[list[Row], int]:
+    """The rows of a report, old ones that count among them, and how many of these there are."""
+    from harness.inspection import survey
+    from harness.rows.reading import checkout_hashes
+    from harness.rows.reusable import ReusableRows
+
+    wanted, hashes = ladder.techniques, checkout_hashes()
+    if place == "gpu" and not names:
+        for page in first_page(ladder, description, known):
+            console.print(f"{page} shows what was timed here; the other pages follow", soft_wrap=True)
+        known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
+    if not names and not (SITE / "data.html").is_file():
+        console.print(f"{drawn()} shows recorded rows; what is computed here joins them", soft_wrap=True)
     if names:  # their pages at once, from one build of each; the rest of what they are made of follows
+        from reports.data import names as pages
+
         looked_at(survey.cells(wanted, ladder.backends, ladder.problems[:1], (survey.MEASURED,)), description, known)
-        for page in drawn_first(wanted):
+        for page in drawn_first([pages.page_of(techniques.get(name)) for name in wanted]):
             console.print(str(page), soft_wrap=True)
         known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
     read, fresh = looked_at([*survey.survey(ladder, everything), *survey.on_cpu(wanted)], description, known)
@@ -76,7 +121,7 @@ def report(
         for operator in operators.every():
             if operator.pictures:
                 operator.pictures()
-    if fresh and not names and (everything or place == "gpu"):  # else the rest takes minutes
+    if fresh and not names and everything:  # else the rest takes minutes
         drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
@@ -84,27 +129,47 @@ def report(
     if place == "cpu":
         experiment = correctness(operator_of(names), place, wanted, techniques.TWINS)
         experiment = experiment if everything else replace(experiment, problems=experiment.problems[:1])
-    path = run_file(experiment.name)
     launches = ON_A_CPU if everything else {**ON_A_CPU, "repeats": len(ON_A_CPU["scheduler_seeds"])}
     gate = launches if place == "cpu" else {}
-    ran = runner.run(experiment, on=place, path=path, reusable=[*known.environments, *known.rows], gate=gate)
-    if all(row["kind"] == "environment" for row in ran):
-        path.unlink(missing_ok=True)
+    ran: list[Row] = []
+    for problem in experiment.problems:  # one at a time: what is done of it is on the pages if the rest is not
+        ran += measured(replace(experiment, problems=(problem,)), place, known, gate=gate)
     about = {"experiment": experiment.name, "on": place}
     reused = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in (*wanted, None)]
-    if count := len(reused) + len(read) - fresh:
-        console.print(
-            f"{count} rows of earlier reports and runs were used again: same kernels, compilers and harness. "
-            f"`twinkernels run {experiment.name}` makes them anew",
-            soft_wrap=True,
-        )
-    rows = [*read, *reused, *ran]
-    console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
-    show_failures(rows)
-    if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:
-        console.print(f"not graded yet, what each language can say of {', '.join(later)}", soft_wrap=True)
-    print(drawn())
-    raise typer.Exit(tables.failed(rows))
+    return [*read, *reused, *ran], len(reused) + len(read) - fresh
+
+
+def first_page(ladder: Experiment, description: Row, known: ReusableRows) -> list[Path]:
+    """Times what the bars of the first page show, but for the libraries that compile themselves, and draws that page
+    alone; returns its path. The fastest kernels of each language are those of recorded rows."""
+    from harness.catalog import architectures
+    from harness.catalog.cases import of_experiment
+    from harness.rows import fastest
+
+    of = operators.of(ladder.problems[0])
+    arch = architectures.of_capability(description["gpu"]["capability"][0])
+    best = {problem: fastest.of_each_series(RECORDED, arch, problem) for problem in ladder.problems}
+    cases = [
+        case
+        for case in of_experiment(ladder, results.slug_of(description["gpu"]))
+        if (case.is_peer and case.backend not in of.late_peers) or (case.technique, case.backend) in best[case.problem]
+    ]
+    if not any(case.technique for case in cases):
+        return []
+    console.print(f"timing the fastest kernels of each language: {', '.join(map(str, cases))}", soft_wrap=True)
+    measured(ladder, "gpu", known, selected=cases)
+    return drawn_first(["index.html"])
+
+
+def measured(experiment: Experiment, place: str, known: ReusableRows, **options: Any) -> list[Row]:
+    """Runs an experiment into a file of its own, but for what `known` rows say of it; returns the rows."""
+    from harness.measure import runner
+
+    path = run_file(experiment.name)
+    ran = runner.run(experiment, on=place, path=path, reusable=[*known.environments, *known.rows], **options)
+    if all(row["kind"] == "environment" for row in ran):
+        path.unlink(missing_ok=True)
+    return ran
 
 
 def looked_at(cells: Sequence[Cell], description: Row, known: ReusableRows) -> tuple[list[Row], int]:
@@ -131,11 +196,10 @@ def drawn() -> Path:
         return site.build(SITE, progress=partial(progress.count, "pages"))
 
 
-def drawn_first(names: Iterable[str]) -> list[Path]:
-    """Builds the pages of these techniques alone, into the site that is there, and returns their paths."""
+def drawn_first(pages: Sequence[str]) -> list[Path]:
+    """Builds these pages alone, into the site that is there, and returns their paths."""
     from reports import build as site
 
-    pages = [site.page_of(techniques.get(name)) for name in names]
     with Progress() as progress, TemporaryDirectory() as folder:
         progress.say(f"drawing {', '.join(pages)}")
         site.build(Path(folder, "site"), only=pages, progress=partial(progress.count, "pages"))

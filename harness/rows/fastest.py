@@ -30,6 +30,13 @@ def recorded(folder: Path, gpu: str, arch: str | None, problem: Problem) -> list
     return [(last[ladder], "cuda") for ladder in reversed(ladders)][:COUNT]
 
 
+def of_each_series(folder: Path, arch: str | None, problem: Problem) -> list[Rung]:
+    """The fastest recorded rung in each series of rows on this problem, on any GPU of the architecture."""
+    timing = frame("timing", root=folder, operator=problem.operator)
+    timing = timing[(timing.problem == problem.slug) & (timing.arch == arch)]
+    return [found[0] for _, of in timing.groupby("backend") if (found := of_table(of, problem))]
+
+
 def of_table(timing: DataFrame, problem: Problem) -> list[Rung]:
     """Every rung in its fastest language, best first, on the timed problem of the same cell that is nearest."""
     rungs = {technique.name for technique in techniques.TECHNIQUES if technique.operator == problem.operator}

@@ -54,6 +54,7 @@ OPERATOR = Operator(
     peer=deferred("harness.operators.attention.peers", "peer"),
     libraries=LIBRARIES,
     by_triton=("flex",),
+    late_peers=("flex", "fa4"),
     in_torch={"SDPA flash, cuDNN, math": "torch", "FlexAttention": "torch.nn.attention.flex_attention"},
     counted=inspected.COUNTED,
     sanitized=inspected.SANITIZED,
