@@ -10,14 +10,20 @@ struct PersistentParams {
   int tiles, blocks;  // of a cluster, tiles of all its blocks; and clusters
 };
 
+// How many blocks, or clusters, run at the same time. At least two: the CPU runtime has two multiprocessors in all.
+template <int CLUSTER = 1>
+Error most_blocks(int& blocks) {
+  const Error error = multiprocessor_count(blocks);
+  blocks = blocks / CLUSTER < 2 ? 2 : blocks / CLUSTER;
+  return error;
+}
+
 // Encodes the maps and sets the number of tiles and of the blocks that share them. The blocks of a cluster have one
 // tile of C below the other and load equal shares of B.
 template <int CLUSTER = 1>
 Error prepare(PersistentParams& params) {
-  int multiprocessors;
-  if (const Error error = multiprocessor_count(multiprocessors)) return error;
-  multiprocessors /= CLUSTER;
+  if (const Error error = most_blocks<CLUSTER>(params.blocks)) return error;
   params.tiles = tiles<CLUSTER * BLOCK_M>(params.tma.args);
-  params.blocks = params.tiles < multiprocessors ? params.tiles : multiprocessors;
+  if (params.tiles < params.blocks) params.blocks = params.tiles;
   return encode<BLOCK_N / CLUSTER>(params.tma);
 }

@@ -51,6 +51,17 @@ THREE_TILES = "m384-n256-k448-fp16"
 """On the two multiprocessors of the CPU runtime: two waves."""
 TWO_TILES_EACH = "m512-n256-k448-fp16"
 """For each of two warpgroups of each of two blocks."""
+SHARED_STEPS = "m136-n640-k576-fp16"
+"""Three tiles of two workers, which are pairs of blocks."""
+ONE_TILE_SHARED = "m136-n136-k1032-fp16"
+FLAG = "      bar_warp_sync();\n      if (lane == 0) atom_exch(mine.flag, 1);\n"
+HANDED_ON = f"""#pragma unroll
+      for (int i = 0; i < SUMS; i += 4) {{
+        const float* sums = c_regs[i / (BLOCK_N / 2)] + i % (BLOCK_N / 2);
+        st_global(mine.sums + i / 4 * WARPS * WARP_SIZE, make_float4(sums[0], sums[1], sums[2], sums[3]));
+      }}
+      fence_acq_rel_gpu();
+{FLAG}"""
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
@@ -163,7 +174,7 @@ WRONG = (
         "persistent",
         "persistent_tiles.cuh",
         "  params.tiles = tiles<CLUSTER * BLOCK_M>(params.tma.args);\n",
-        "  params.tiles = tiles<CLUSTER * BLOCK_M>(params.tma.args) / multiprocessors * multiprocessors;\n",
+        "  params.tiles = tiles<CLUSTER * BLOCK_M>(params.tma.args) / params.blocks * params.blocks;\n",
         UNWRITTEN,
         THREE_TILES,
     ),
@@ -334,6 +345,60 @@ WRONG = (
         "sum / 4 * 8 + quad * 2 + pair, col",
         "sum / 4 * 8 + quad * 2 + 1 - pair, col",
         "max_error",
+    ),
+    Wrong(
+        "sums_of_earlier_steps_not_added",
+        "stream_k",
+        "hopper/stream_k.cu",
+        "sums[0] += more.x, ",
+        "",
+        "max_error",
+        ONE_TILE_SHARED,
+    ),
+    Wrong(
+        "every_run_stores",
+        "stream_k",
+        "hopper/stream_k.cu",
+        "if (work.last < k_tiles) {",
+        "if (work.last < 0) {",
+        "deadlock",
+        ONE_TILE_SHARED,
+    ),
+    Wrong(
+        "flag_before_the_sums",
+        "stream_k",
+        "hopper/stream_k.cu",
+        HANDED_ON,
+        HANDED_ON.replace(FLAG, "").replace("#pragma unroll\n", FLAG + "#pragma unroll\n"),
+        "workspace_not_zero",
+        ONE_TILE_SHARED,
+    ),
+    Wrong(
+        "sums_left_in_the_workspace",
+        "stream_k",
+        "hopper/stream_k.cu",
+        "        st_global(other.sums + i / 4 * WARPS * WARP_SIZE, float4{});\n",
+        "",
+        "workspace_not_zero",
+        SHARED_STEPS,
+    ),
+    Wrong(
+        "flag_left_set",
+        "stream_k",
+        "hopper/stream_k.cu",
+        "while (atom_exch(other.flag, 0) == 0) {",
+        "while (atom_exch(other.flag, 1) == 0) {",
+        "workspace_not_zero",
+        SHARED_STEPS,
+    ),
+    Wrong(
+        "shared_tiles_taken_whole_too",
+        "stream_k",
+        "streams.cuh",
+        "next(params.streamed + worker)",
+        "next(worker)",
+        "output_written_twice",
+        SHARED_STEPS,
     ),
 )
 

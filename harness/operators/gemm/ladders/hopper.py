@@ -162,4 +162,13 @@ TECHNIQUES = LADDER.rungs(
         limits=SMALL_M,
         general=True,
     ),
+    Technique(
+        "stream_k",
+        "hopper",
+        "clusters share the steps of some tiles evenly, where whole tiles would leave the last wave empty",
+        builds_on=("cluster_multicast",),
+        mma="wgmma",
+        limits=STAGED,
+        general=True,
+    ),
 )
