@@ -54,14 +54,6 @@ TWO_TILES_EACH = "m512-n256-k448-fp16"
 SHARED_STEPS = "m136-n640-k576-fp16"
 """Three tiles of two workers, which are pairs of blocks."""
 ONE_TILE_SHARED = "m136-n136-k1032-fp16"
-FLAG = "      bar_warp_sync();\n      if (lane == 0) atom_exch(mine.flag, 1);\n"
-HANDED_ON = f"""#pragma unroll
-      for (int i = 0; i < SUMS; i += 4) {{
-        const float* sums = c_regs[i / (BLOCK_N / 2)] + i % (BLOCK_N / 2);
-        st_global(mine.sums + i / 4 * WARPS * WARP_SIZE, make_float4(sums[0], sums[1], sums[2], sums[3]));
-      }}
-      fence_acq_rel_gpu();
-{FLAG}"""
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
@@ -362,15 +354,6 @@ WRONG = (
         "if (work.last < k_tiles) {",
         "if (work.last < 0) {",
         "deadlock",
-        ONE_TILE_SHARED,
-    ),
-    Wrong(
-        "flag_before_the_sums",
-        "stream_k",
-        "hopper/stream_k.cu",
-        HANDED_ON,
-        HANDED_ON.replace(FLAG, "").replace("#pragma unroll\n", FLAG + "#pragma unroll\n"),
-        "workspace_not_zero",
         ONE_TILE_SHARED,
     ),
     Wrong(
