@@ -16,7 +16,6 @@ constexpr int THREADS_X = BLOCK_N / COLS, THREADS_Y = BLOCK_M / ROWS;  // the bl
 static_assert(THREADS_X * THREADS_Y == THREADS && BLOCK_M % ROWS == 0 && BLOCK_N % COLS == 0);
 static_assert(STAGES == 1, "one buffer for A, one for B");
 
-constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
 constexpr int A_ROW_BYTES = (BLOCK_M + 4) * 4, B_ROW_BYTES = (BLOCK_N + 4) * 4;
 
 // Transposed: a row has one k of all rows of the tile.
@@ -28,15 +27,18 @@ struct SharedMemory {
 
 template <int TILE_ROWS, int ROW_BYTES>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
-  static_assert(TILE_ROWS * BLOCK_K % (CHUNK * THREADS) == 0);
+  constexpr int CHUNK = 16 / ELEMENT_BYTES;          // elements per 16-byte access
+  constexpr int PASS = THREADS / (BLOCK_K / CHUNK);  // rows that the block copies per pass
+  static_assert(TILE_ROWS % PASS == 0);
+  const int row = tid_x() / (BLOCK_K / CHUNK), col = tid_x() % (BLOCK_K / CHUNK) * CHUNK;
+  gmem += row * row_stride + col;
 #pragma unroll
-  for (int i = tid_x(); i < TILE_ROWS * BLOCK_K / CHUNK; i += THREADS) {
-    const int row = i / (BLOCK_K / CHUNK), col = i % (BLOCK_K / CHUNK) * CHUNK;
+  for (int i = 0; i < TILE_ROWS / PASS; ++i, gmem += PASS * row_stride) {
     struct alignas(16) Chunk {
       Element x[CHUNK];
     };
-    const auto chunk = ld_global<Chunk>(gmem + row * row_stride + col);
-    for (int k = 0; k < CHUNK; ++k) st_shared(smem + (col + k) * ROW_BYTES + row * 4, cvt_f32(chunk.x[k]));
+    const auto chunk = ld_global<Chunk>(gmem);
+    for (int k = 0; k < CHUNK; ++k) st_shared(smem + (col + k) * ROW_BYTES + (row + i * PASS) * 4, cvt_f32(chunk.x[k]));
   }
 }
 

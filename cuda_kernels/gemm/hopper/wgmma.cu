@@ -34,13 +34,13 @@ DEVICE uint32_t tile_address(uint32_t smem, int row, int col) {
 template <int TILE_ROWS>
 DEVICE void load_tile(uint32_t smem, const Element* gmem, int64_t row_stride) {
   constexpr int CHUNK = 16 / ELEMENT_BYTES;          // elements per 16-byte access
-  constexpr int ROWS = THREADS / (BLOCK_K / CHUNK);  // rows that the block copies per pass
-  static_assert(TILE_ROWS % ROWS == 0);
+  constexpr int PASS = THREADS / (BLOCK_K / CHUNK);  // rows that the block copies per pass
+  static_assert(TILE_ROWS % PASS == 0);
   const int row = tid_x() / (BLOCK_K / CHUNK), col = tid_x() % (BLOCK_K / CHUNK) * CHUNK;
   gmem += row * row_stride + col;
 #pragma unroll
-  for (int i = 0; i < TILE_ROWS / ROWS; ++i, gmem += ROWS * row_stride)
-    cp_async_cg_16(tile_address(smem, row + i * ROWS, col), gmem);
+  for (int i = 0; i < TILE_ROWS / PASS; ++i, gmem += PASS * row_stride)
+    cp_async_cg_16(tile_address(smem, row + i * PASS, col), gmem);
 }
 
 KERNEL(THREADS, 1) wgmma(const GemmArgs args) {
