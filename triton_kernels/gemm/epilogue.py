@@ -36,17 +36,21 @@ def store(
 
 
 @triton.jit
+def halves(sums):
+    """The left and the right half of the columns: no value changes its thread."""
+    return tl.split(tl.permute(tl.reshape(sums, (sums.shape[0], 2, sums.shape[1] // 2)), (0, 2, 1)))
+
+
+@triton.jit
 def store_parts(sums, c_desc, row, col):
-    """Writes the tile of C that begins at (row, col) by TMA, in parts as wide as the descriptor's boxes. A part has the
-    first or the second half of the columns of what it is cut from: no value changes its thread."""
+    """Writes the tile of C that begins at (row, col) by TMA, in parts as wide as the descriptor's boxes."""
     PART_N: tl.constexpr = c_desc.block_shape[1]
     if sums.shape[1] == PART_N:
         c_desc.store([row, col], sums.to(c_desc.dtype))
     else:
-        HALF: tl.constexpr = sums.shape[1] // 2
-        left, right = tl.split(tl.permute(tl.reshape(sums, (sums.shape[0], 2, HALF)), (0, 2, 1)))
+        left, right = halves(sums)
         store_parts(left, c_desc, row, col)
-        store_parts(right, c_desc, row, col + HALF)
+        store_parts(right, c_desc, row, col + left.shape[1])
 
 
 @triton.jit

@@ -64,8 +64,6 @@ LEAST_STEPS = 8
 """Steps of k that a program has at least where several share a tile."""
 COUNTER_BYTES = 4096
 """Bytes of workspace for the counters of tiles that programs share."""
-PARTS = 2
-"""Tiles of which a program leaves a part, at most."""
 LARGEST_TILE = 128 * 256
 """Elements of C in a tile of which programs leave parts."""
 
@@ -81,6 +79,27 @@ def split_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     return (tiles(a, b, tile)[0] * splits(a, b, tile),)
 
 
+FULL_ENOUGH = 95
+"""Percent of all waves that whole tiles fill where no step is shared."""
+
+
+def shared_steps(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, int]:
+    """The number of tiles whose steps are shared, and of the programs that share them: of the tiles beyond whole waves,
+    and of one wave more, so that no share is short."""
+    number, most = tiles(a, b, tile)[0], multiprocessors(a.is_cuda)
+    waves = triton.cdiv(number, most)
+    if 100 * number >= FULL_ENOUGH * waves * most:
+        return 0, 1
+    streamed = number - max(waves - 2, 0) * most
+    return streamed, max(1, min(most, streamed * triton.cdiv(a.shape[1], block_k(tile)) // LEAST_STEPS))
+
+
+def sharing_programs(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
+    """As many programs as share steps; where none is shared, persistent ones."""
+    streamed, sharers = shared_steps(a, b, tile)
+    return (sharers,) if streamed else persistent_tiles(a, b, tile)
+
+
 @dataclass(frozen=True)
 class Twin:
     """A kernel and how it is launched: the last statement of a kernel file.
@@ -90,8 +109,9 @@ class Twin:
     `b_desc`, of a tile's rows and BLOCK_K columns, `c_desc`, of block_m rows and `part_n` columns), the constants
     BLOCK_M, BLOCK_N, BLOCK_K, EVEN (whether the tile divides m, n and k) and EPILOGUE: plain, bias or gelu. `options`
     turns a tile into compile options. `grid` turns a, b and a tile into the number of programs. Where programs share
-    tiles, `splits` says how many share each, and the workspace holds `counter_ptr`, int32 zeros which the kernel leaves
-    at zero, and `part_ptr`, fp32 memory for PARTS tiles of each program. With `makes_descriptors` every program gets
+    tiles, `splits` says how many share each, or `streamed` and `sharers` what `shared_steps` does, and the workspace
+    holds `counter_ptr`, int32 zeros which the kernel leaves at zero, and `part_ptr`, fp32 memory for a tile of each
+    program. With `makes_descriptors` every program gets
     workspace for its own descriptors.
     """
 
@@ -150,7 +170,7 @@ class Twin:
     def workspace_bytes(self, problem: Any) -> int:
         """Bytes of workspace that `launch` needs. They must be zero before it, and what it counts is zero after it."""
         if "part_ptr" in self.kernel.arg_names:
-            return COUNTER_BYTES + 4 * LARGEST_TILE * PARTS * multiprocessors(torch.cuda.is_available())
+            return COUNTER_BYTES + 4 * LARGEST_TILE * multiprocessors(torch.cuda.is_available())
         if not self.makes_descriptors:
             return 0
         return DESCRIPTORS_BYTES * triton.cdiv(problem.m, 64) * triton.cdiv(problem.n, 64)
@@ -176,6 +196,7 @@ class Twin:
             "n": n,
             "k": k,
             "splits": splits(a, b, tile),
+            **dict(zip(("streamed", "sharers"), shared_steps(a, b, tile), strict=True)),
             "BLOCK_M": tile.block_m,
             "BLOCK_N": tile.block_n,
             "BLOCK_K": step,

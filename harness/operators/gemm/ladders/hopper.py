@@ -167,6 +167,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "clusters share the steps of some tiles evenly, where whole tiles would leave the last wave empty",
         builds_on=("cluster_multicast",),
+        builds_on_in={"triton": "tma_store_epilogue"},
         mma="wgmma",
         limits=STAGED,
         general=True,
