@@ -91,7 +91,9 @@ def _flash(problem: Problem, *, backend: str) -> Attend:
     """FlashAttention's own functions take (batch, seq, heads, dim); a transposed view costs nothing."""
     attend = importlib.import_module(LIBRARIES[backend].module).flash_attn_func
     with_lse = "return_lse" if backend == "fa4" else "return_attn_probs"
-    options = {"causal": problem.causal, with_lse: True}
+    options: dict[str, Any] = {"causal": problem.causal, with_lse: True}
+    if backend == "fa3" and problem.seq_q < problem.seq_kv:
+        options["num_splits"] = 0  # its own choice; the default is not to split the keys
 
     def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         out, lse, *_ = attend(*(tensor.transpose(1, 2) for tensor in (q, k, v)), softmax_scale=scale, **options)

@@ -16,6 +16,11 @@ def _flagship(name: str, ours: str, theirs: str, experiment: str = "hopper_grid"
     return Promise(name, ours, theirs, experiment, technique="flagship", ladder="hopper", rivals=RIVALS, **rest)
 
 
+def _decode(name: str, ours: str, theirs: str) -> Promise:
+    rivals = ("sdpa_cudnn", "sdpa_flash", "fa3")
+    return Promise(name, ours, theirs, "decode", technique="flagship_decode", ladder="decode", rivals=rivals)
+
+
 def _over_article(name: str) -> Promise:
     article = experiments.article(name)
     speeds = {shape.problem.slug: shape.own_code for shape in article.shapes if shape.own_code}
@@ -41,6 +46,8 @@ def promises() -> tuple[Promise, ...]:
         _flagship("triton_over_flagship", "triton", "cuda"),
         _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=LONG),
         _flagship("gluon_over_cudnn", "gluon", "sdpa_cudnn", problem=LONG),
+        _decode("decode_over_fastest", "cuda", FASTEST),
+        _decode("triton_decode_over_cuda", "triton", "cuda"),
         _flagship("gluon_over_fa4", "gluon", "fa4", problem=LONG),
         *map(_over_article, experiments.about_articles()),
     )

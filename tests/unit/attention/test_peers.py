@@ -36,7 +36,7 @@ def fa2(q: Any, k: Any, v: Any, dropout_p=0.0, softmax_scale=None, causal=False,
     return (o, lse, None) if return_attn_probs else o
 
 
-def fa3(q: Any, k: Any, v: Any, softmax_scale=None, causal=False, qv=None, return_attn_probs=False) -> Any:
+def fa3(q, k, v, softmax_scale=None, causal=False, qv=None, num_splits=1, return_attn_probs=False) -> Any:
     o, lse = attention(q, k, v, softmax_scale, causal)
     return (o, lse) if return_attn_probs else o
 
