@@ -158,6 +158,7 @@ TECHNIQUES = LADDER.rungs(
         grid={
             "cuda": Tile.grid((16, 32, 64, 128), (64, 128), (6, 8, 10), (4, 8)),
             "triton": Tile.grid((16, 64), (64, 128), (6, 8), (4, 8)),
+            "gluon": Tile.grid((16, 32, 64, 128), (64, 128), (6, 8, 10), (4, 8)),
         },
         limits=SMALL_M,
         general=True,

@@ -1,0 +1,117 @@
+"""Programs share a tile of C, each has a part of k, and the last of them to finish adds up.
+
+Builds on producer_consumer; changes the loop's bounds and the epilogue. General: any m, and any n and k that are
+multiples of 8.
+
+As in core Triton sums pass through the workspace: Gluon of Triton 3.6 has no word for the shared memory of another
+program. A consumer warpgroup leaves its rows there and counts itself, and the one that finds the count complete adds
+all parts in the order of k. The barrier of its warps comes before the count, because one thread counts for all.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from triton_kernels.attention import gluon_warpgroups as wg
+from triton_kernels.gemm import gluon_tiles as tiles
+from triton_kernels.gemm.specialization import split_tiles
+from triton_kernels.gluon_names import block_barrier
+
+GROUP_M = gl.constexpr(8)
+
+
+@gluon.jit
+def _produce(loads, GROUPS: gl.constexpr):
+    """Loads every tile as soon as its buffer is empty."""
+    a_desc, b_desc, a_smem, b_smem, full, empty, row, col, first, steps = loads
+    BLOCK_K: gl.constexpr = b_smem.shape[2]
+    for j in range(steps):
+        stage = j % b_smem.shape[0]
+        wg.wait_empty(empty, j)
+        mbarrier.expect(full.index(stage), GROUPS * a_desc.block_type.nbytes + b_desc.block_type.nbytes)
+        for group in gl.static_range(GROUPS):
+            at = a_smem.index(stage * GROUPS + group)
+            wg.load_async(a_desc, [row + group * a_smem.shape[1], (first + j) * BLOCK_K], full.index(stage), at)
+        wg.load_async(b_desc, [col, (first + j) * BLOCK_K], full.index(stage), b_smem.index(stage))
+
+
+@gluon.jit
+def _consume(work, GROUPS: gl.constexpr, GROUP: gl.constexpr, EVEN: gl.constexpr, EPILOGUE: gl.constexpr):
+    """Computes this program's part of the rows of C of consumer warpgroup GROUP; whoever comes last adds all parts."""
+    a_smem, b_smem, full, empty, out, number, split, splits, counter_ptr, part_ptr, steps = work
+    c_ptr, c_stride, bias_ptr, row, col, m, n = out
+    ROWS: gl.constexpr = a_smem.shape[1]
+    BLOCK_N: gl.constexpr = b_smem.shape[1]
+    layout: gl.constexpr = tiles.accumulator(BLOCK_N)
+    sums = gl.zeros((ROWS, BLOCK_N), gl.float32, layout)
+    for j in range(steps):
+        stage = j % b_smem.shape[0]
+        wg.wait_full(full, j)
+
+        # C += A B^T
+        a, b = a_smem.index(stage * GROUPS + GROUP), b_smem.index(stage)
+        sums = warpgroup_mma(a, b.permute((1, 0)), sums, is_async=True)
+        sums = warpgroup_mma_wait(0, deps=[sums])
+        wg.arrive(empty, j)
+
+    # leave this part; whoever comes last adds all of them
+    comes_last = splits == 1
+    if not comes_last:
+        place = number * GROUPS + GROUP
+        rows = gl.arange(0, ROWS, gl.SliceLayout(1, layout))
+        cols = gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))
+        part_ptrs = part_ptr + place * splits * ROWS * BLOCK_N + rows[:, None] * BLOCK_N + cols[None, :]
+        gl.store(part_ptrs + split * ROWS * BLOCK_N, sums)
+        block_barrier()
+        comes_last = gl.atomic_add(counter_ptr + place, 1, sem="acq_rel") == splits - 1
+        if comes_last:
+            gl.store(counter_ptr + place, 0)
+            sums = gl.zeros((ROWS, BLOCK_N), gl.float32, layout)
+            for other in range(splits):
+                sums += gl.load(part_ptrs + other * ROWS * BLOCK_N, cache_modifier=".cg")
+    if comes_last:
+        tiles.store(sums, c_ptr, c_stride, bias_ptr, row + GROUP * ROWS, col, m, n, EVEN, EPILOGUE)
+
+
+@gluon.jit(do_not_specialize=["splits"])
+def split_k(
+    a_desc, b_desc, bias_ptr, c_ptr, c_stride, m, n, k, splits, counter_ptr, part_ptr,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr,
+    EVEN: gl.constexpr, EPILOGUE: gl.constexpr,
+):  # fmt: skip
+    number = gl.program_id(0) // splits
+    split = gl.program_id(0) % splits
+    row, col = tiles.grouped_tile(number, m, n, BLOCK_M, BLOCK_N, GROUP_M)
+    k_tiles = (k + BLOCK_K - 1) // BLOCK_K
+    first = split * k_tiles // splits
+    steps = (split + 1) * k_tiles // splits - first
+    a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES * GROUPS, BLOCK_M // GROUPS, BLOCK_K], a_desc.layout)
+    b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BLOCK_N, BLOCK_K], b_desc.layout)
+    full = wg.barriers(STAGES, 1)
+    empty = wg.barriers(STAGES, GROUPS)
+    fence_async_shared()
+
+    out = (c_ptr, c_stride, bias_ptr, row, col, m, n)
+    work = (a_smem, b_smem, full, empty, out, number, split, splits, counter_ptr, part_ptr, steps)
+    loads = (a_desc, b_desc, a_smem, b_smem, full, empty, row, col, first, steps)
+    # The registers of the launch, at most 65536, move from the producer to one or two consumer warpgroups.
+    if GROUPS == 1:
+        gl.warp_specialize([(_consume, (work, GROUPS, 0, EVEN, EPILOGUE)), (_produce, (loads, GROUPS))], [1], [24])
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (work, GROUPS, 0, EVEN, EPILOGUE)),
+                (_consume, (work, GROUPS, 1, EVEN, EPILOGUE)),
+                (_produce, (loads, GROUPS)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+
+
+twin = tiles.Twin(split_k, tiles.options, grid=split_tiles)
