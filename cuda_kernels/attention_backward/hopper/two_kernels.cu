@@ -1,0 +1,231 @@
+// Two kernels: one has a tile of keys and sums dK and dV over the queries, one has queries and sums dQ over the keys.
+// The first rung. Both compute S and dP anew, so there are seven products where five would do; no sum crosses blocks,
+// so every run gives the same bits. Supports any lengths and strides; heads that share K and V are summed in the loop.
+//
+// P and dS are multiplied from the left by what has a row for each query, and their warps have 16 queries each. So they
+// pass through shared memory, in 16 bits, between the products that make them and those that sum over the queries.
+// The barrier at the top of a step makes the copies of all threads visible, and frees what the step before read; the
+// barrier in the middle makes P and dS of all warps visible. Only ordinary instructions touch shared memory: no proxy
+// fence.
+#include <attention_backward/attention_backward.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/cp_async.cuh>
+#include <ptx/ld_st.cuh>
+#include <ptx/math.cuh>
+#include <ptx/shfl.cuh>
+#include <attention_backward/mma_tiles.cuh>
+#include <attention_backward/row_sums.cuh>
+
+namespace {
+
+constexpr int ROW_WARPS = BLOCK_M / MMA_M;                // warps beside each other along the queries
+constexpr int WARP_KEYS = BLOCK_N / (WARPS / ROW_WARPS);  // keys of a warp's part of S
+static_assert(WARPS % ROW_WARPS == 0 && WARP_KEYS % 16 == 0);
+static_assert(BLOCK_N == WARPS * MMA_M, "each warp has 16 rows of dK and dV, and in the other kernel of dQ");
+static_assert(STAGES == 2, "the next tile is loaded while this one is multiplied");
+
+constexpr int TILE_BYTES = BLOCK_M * HEAD_DIM * ELEMENT_BYTES, KEPT_BYTES = BLOCK_N * HEAD_DIM * ELEMENT_BYTES;
+constexpr int SCORE_BYTES = BLOCK_M * BLOCK_N * ELEMENT_BYTES;
+
+// `kept` are K and V, or Q and dO in the second kernel; `first` and `second` the tiles that pass, of the others.
+struct SharedMemory {
+  static constexpr int kept = 0;
+  static constexpr int first = kept + 2 * KEPT_BYTES;
+  static constexpr int second = first + STAGES * TILE_BYTES;
+  static constexpr int p = second + STAGES * TILE_BYTES;
+  static constexpr int ds = p + SCORE_BYTES;
+  static constexpr int bytes = ds + SCORE_BYTES;
+};
+
+// One block: dK and dV of BLOCK_N keys of a head of K and V.
+KERNEL(THREADS, 1) two_kernels(const AttentionBackwardArgs args) {
+  const uint32_t smem = shared_base();
+  const uint32_t k_smem = smem + SharedMemory::kept, v_smem = k_smem + KEPT_BYTES;
+  const uint32_t q_smem = smem + SharedMemory::first, do_smem = smem + SharedMemory::second;
+  const uint32_t p_smem = smem + SharedMemory::p, ds_smem = smem + SharedMemory::ds;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  // In an mma fragment this lane holds rows group and group + 8, columns 2 * quad and 2 * quad + 1.
+  const int group = lane / 4, quad = lane % 4;
+  const int s_row = warp % ROW_WARPS * MMA_M, s_col = warp / ROW_WARPS * WARP_KEYS;  // of the warp's part of S
+
+  const int kv_start = ctaid_x() * BLOCK_N, heads_per_kv = args.heads / args.heads_kv;
+  const Head kv_head(args, ctaid_z(), ctaid_y() * heads_per_kv);
+  const int q_begin = first_query(args, kv_start) / BLOCK_M;
+  const int q_tiles = ceil_div(args.seq_q, BLOCK_M) - q_begin, steps = q_tiles * heads_per_kv;
+  auto load_queries = [&](int step) {
+    const Head head(args, kv_head.batch, kv_head.head + step / q_tiles);
+    const int row = (q_begin + step % q_tiles) * BLOCK_M, buffer = step % 2 * TILE_BYTES;
+    load_tile<BLOCK_M>(q_smem + buffer, head.q(args) + row * args.q_stride.seq, args.q_stride.seq, args.seq_q - row);
+    load_tile<BLOCK_M>(do_smem + buffer, head.d_o(args) + row * args.d_o_stride.seq, args.d_o_stride.seq,
+                       args.seq_q - row);
+    cp_async_commit_group();
+  };
+  load_tile<BLOCK_N>(k_smem, kv_head.k(args) + kv_start * args.k_stride.seq, args.k_stride.seq, args.seq_kv - kv_start);
+  load_tile<BLOCK_N>(v_smem, kv_head.v(args) + kv_start * args.v_stride.seq, args.v_stride.seq, args.seq_kv - kv_start);
+  load_queries(0);
+
+  const float scale_log2 = args.scale * LOG2_E;
+  float dk_regs[HEAD_DIM / MMA_N][4] = {}, dv_regs[HEAD_DIM / MMA_N][4] = {};
+  for (int step = 0; step < steps; ++step) {
+    const Head head(args, kv_head.batch, kv_head.head + step / q_tiles);
+    const int q_start = (q_begin + step % q_tiles) * BLOCK_M, buffer = step % 2 * TILE_BYTES;
+    float lse[2], dot[2];
+    for (int half = 0; half < 2; ++half) {
+      lse[half] = ld_global<float>(head.lse_log2(args) + q_start + s_row + group + half * 8);
+      dot[half] = ld_global<float>(head.dots(args) + q_start + s_row + group + half * 8);
+    }
+    cp_async_wait_group<0>();
+    bar_sync();  // Q and dO have arrived; every warp is done with the previous step
+    if (step + 1 < steps) load_queries(step + 1);
+
+    // S = Q K^T, dP = dO V^T
+    float s_regs[WARP_KEYS / MMA_N][4] = {}, dp_regs[WARP_KEYS / MMA_N][4] = {};
+    multiply<HEAD_DIM, Sum::over_columns, HEAD_DIM, Sum::over_columns, HEAD_DIM>(
+        s_regs, a_lane<Sum::over_columns, HEAD_DIM>(q_smem + buffer, s_row, 0),
+        b_lane<Sum::over_columns, HEAD_DIM>(k_smem, s_col, 0));
+    multiply<HEAD_DIM, Sum::over_columns, HEAD_DIM, Sum::over_columns, HEAD_DIM>(
+        dp_regs, a_lane<Sum::over_columns, HEAD_DIM>(do_smem + buffer, s_row, 0),
+        b_lane<Sum::over_columns, HEAD_DIM>(v_smem, s_col, 0));
+
+    // P = exp2(S - LSE), dS = P (dP - D): 0 where the mask hides a key, or none exists
+    const bool masks = kv_start + BLOCK_N - 1 > last_key(args, q_start);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = s_row + group + half * 8, visible = last_key(args, q_start + row) - kv_start;
+#pragma unroll
+      for (int n = 0; n < WARP_KEYS / MMA_N; ++n) {
+        const int col = s_col + n * MMA_N + quad * 2;
+        float p[2], ds[2];
+        for (int i = 0; i < 2; ++i) {
+          p[i] = ex2_approx_ftz(s_regs[n][half * 2 + i] * scale_log2 - lse[half]);
+          if (masks && col + i > visible) p[i] = 0.f;
+          ds[i] = p[i] * (dp_regs[n][half * 2 + i] - dot[half]);
+        }
+        st_shared(tile_address<BLOCK_N>(p_smem, row, col), cvt_pack<Element>(p[0], p[1]));
+        st_shared(tile_address<BLOCK_N>(ds_smem, row, col), cvt_pack<Element>(ds[0], ds[1]));
+      }
+    }
+    bar_sync();  // P and dS are complete
+
+    // dV += P^T dO, dK += dS^T Q
+    multiply<BLOCK_M, Sum::over_rows, BLOCK_N, Sum::over_rows, HEAD_DIM>(
+        dv_regs, a_lane<Sum::over_rows, BLOCK_N>(p_smem, 0, warp * MMA_M),
+        b_lane<Sum::over_rows, HEAD_DIM>(do_smem + buffer, 0, 0));
+    multiply<BLOCK_M, Sum::over_rows, BLOCK_N, Sum::over_rows, HEAD_DIM>(
+        dk_regs, a_lane<Sum::over_rows, BLOCK_N>(ds_smem, 0, warp * MMA_M),
+        b_lane<Sum::over_rows, HEAD_DIM>(q_smem + buffer, 0, 0));
+  }
+
+  // epilogue
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int key = kv_start + warp * MMA_M + group + half * 8;
+    if (key >= args.seq_kv) continue;
+    Element* dk = kv_head.dk(args) + key * args.dk_stride.seq + quad * 2;
+    Element* dv = kv_head.dv(args) + key * args.dv_stride.seq + quad * 2;
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / MMA_N; ++d) {
+      const float low = dk_regs[d][half * 2] * args.scale, high = dk_regs[d][half * 2 + 1] * args.scale;
+      st_global(dk + d * MMA_N, cvt_pack<Element>(low, high));
+      st_global(dv + d * MMA_N, cvt_pack<Element>(dv_regs[d][half * 2], dv_regs[d][half * 2 + 1]));
+    }
+  }
+}
+
+// One block: dQ of BLOCK_N queries; keys pass in tiles of BLOCK_M. A warp has 16 queries, so dS stays in registers.
+KERNEL(THREADS, 1) dq_by_queries(const AttentionBackwardArgs args) {
+  const uint32_t smem = shared_base();
+  const uint32_t q_smem = smem + SharedMemory::kept, do_smem = q_smem + KEPT_BYTES;
+  const uint32_t k_smem = smem + SharedMemory::first, v_smem = smem + SharedMemory::second;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const int group = lane / 4, quad = lane % 4, warp_row = warp * MMA_M;
+
+  const int q_start = (ceil_div(args.seq_q, BLOCK_N) - 1 - ctaid_x()) * BLOCK_N;  // the most keys first
+  const Head head(args, ctaid_z(), ctaid_y());
+  const int last_row = q_start + BLOCK_N < args.seq_q ? q_start + BLOCK_N - 1 : args.seq_q - 1;
+  const int keys = last_key(args, last_row) + 1, tiles = keys > 0 ? ceil_div(keys, BLOCK_M) : 0;
+  auto load_keys = [&](int j) {
+    const int row = j * BLOCK_M, buffer = j % 2 * TILE_BYTES;
+    load_tile<BLOCK_M>(k_smem + buffer, head.k(args) + row * args.k_stride.seq, args.k_stride.seq, args.seq_kv - row);
+    load_tile<BLOCK_M>(v_smem + buffer, head.v(args) + row * args.v_stride.seq, args.v_stride.seq, args.seq_kv - row);
+    cp_async_commit_group();
+  };
+  load_tile<BLOCK_N>(q_smem, head.q(args) + q_start * args.q_stride.seq, args.q_stride.seq, args.seq_q - q_start);
+  load_tile<BLOCK_N>(do_smem, head.d_o(args) + q_start * args.d_o_stride.seq, args.d_o_stride.seq,
+                     args.seq_q - q_start);
+  if (tiles > 0) load_keys(0);
+
+  const float scale_log2 = args.scale * LOG2_E;
+  float lse[2], dot[2], dq_regs[HEAD_DIM / MMA_N][4] = {};
+  for (int half = 0; half < 2; ++half) {
+    lse[half] = ld_global<float>(head.lse_log2(args) + q_start + warp_row + group + half * 8);
+    dot[half] = ld_global<float>(head.dots(args) + q_start + warp_row + group + half * 8);
+  }
+  for (int j = 0; j < tiles; ++j) {
+    const int buffer = j % 2 * TILE_BYTES;
+    cp_async_wait_group<0>();
+    bar_sync();  // K and V (and Q and dO) have arrived; every warp is done with the previous step
+    if (j + 1 < tiles) load_keys(j + 1);
+
+    // S = Q K^T, dP = dO V^T
+    float s_regs[BLOCK_M / MMA_N][4] = {}, dp_regs[BLOCK_M / MMA_N][4] = {};
+    multiply<HEAD_DIM, Sum::over_columns, HEAD_DIM, Sum::over_columns, HEAD_DIM>(
+        s_regs, a_lane<Sum::over_columns, HEAD_DIM>(q_smem, warp_row, 0),
+        b_lane<Sum::over_columns, HEAD_DIM>(k_smem + buffer, 0, 0));
+    multiply<HEAD_DIM, Sum::over_columns, HEAD_DIM, Sum::over_columns, HEAD_DIM>(
+        dp_regs, a_lane<Sum::over_columns, HEAD_DIM>(do_smem, warp_row, 0),
+        b_lane<Sum::over_columns, HEAD_DIM>(v_smem + buffer, 0, 0));
+
+    // dS = P (dP - D): 0 where the mask hides a key, or none exists
+    const bool masks = (j + 1) * BLOCK_M - 1 > last_key(args, q_start);
+    uint32_t ds_regs[BLOCK_M / MMA_N][2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int visible = last_key(args, q_start + warp_row + group + half * 8) - j * BLOCK_M;
+#pragma unroll
+      for (int n = 0; n < BLOCK_M / MMA_N; ++n) {
+        float ds[2];
+        for (int i = 0; i < 2; ++i) {
+          ds[i] = ex2_approx_ftz(s_regs[n][half * 2 + i] * scale_log2 - lse[half]);
+          if (masks && n * MMA_N + quad * 2 + i > visible) ds[i] = 0.f;
+          ds[i] *= dp_regs[n][half * 2 + i] - dot[half];
+        }
+        ds_regs[n][half] = cvt_pack<Element>(ds[0], ds[1]);
+      }
+    }
+
+    // dQ += dS K
+    const uint32_t k_operand = b_lane<Sum::over_rows, HEAD_DIM>(k_smem + buffer, 0, 0);
+#pragma unroll
+    for (int n = 0; n < BLOCK_M / MMA_N; n += 2) {
+      const uint32_t a_regs[4] = {ds_regs[n][0], ds_regs[n][1], ds_regs[n + 1][0], ds_regs[n + 1][1]};
+      multiply_step<Sum::over_rows, HEAD_DIM>(dq_regs, a_regs, k_operand, n * MMA_N);
+    }
+  }
+
+  // epilogue
+  cp_async_wait_group<0>();  // a tile without keys leaves Q and dO in flight
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = q_start + warp_row + group + half * 8;
+    if (row >= args.seq_q) continue;
+    Element* dq = head.dq(args) + row * args.dq_stride.seq + quad * 2;
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / MMA_N; ++d) {
+      const float low = dq_regs[d][half * 2] * args.scale, high = dq_regs[d][half * 2 + 1] * args.scale;
+      st_global(dq + d * MMA_N, cvt_pack<Element>(low, high));
+    }
+  }
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
+  if (const Error error = launch_row_sums(*args, false, stream)) return error;
+  const Grid keys{ceil_div(args->seq_kv, BLOCK_N), args->heads_kv, args->batch};
+  if (const Error error = launch_kernel<two_kernels>(keys, THREADS, SharedMemory::bytes, stream, *args)) return error;
+  const Grid queries{ceil_div(args->seq_q, BLOCK_N), args->heads, args->batch};
+  return launch_kernel<dq_by_queries>(queries, THREADS, SharedMemory::p, stream, *args);
+}
