@@ -100,3 +100,14 @@ DEVICE void store_keys(const AttentionBackwardArgs& args, Element* gradient, int
                                                accumulators[d * 4 + half * 2 + 1] * factor));
   }
 }
+
+// Where the scores are transposed, a tile of dQ is 64 times 128 numbers or 128 times 64: each of two warpgroups has
+// half of the columns, or of the rows.
+constexpr int DQ_COLUMNS = BLOCK_M == WARPGROUP_ROWS ? HEAD_DIM / 2 : HEAD_DIM;  // of a warpgroup
+struct DqPart {
+  int row, col;
+
+  DEVICE explicit DqPart(int warpgroup)
+      : row(BLOCK_M == WARPGROUP_ROWS ? 0 : warpgroup * WARPGROUP_ROWS),
+        col(BLOCK_M == WARPGROUP_ROWS ? warpgroup * DQ_COLUMNS : 0) {}
+};
