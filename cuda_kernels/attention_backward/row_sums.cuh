@@ -77,3 +77,27 @@ KERNEL(ROW_THREADS, 1) convert_dq(const AttentionBackwardArgs args) {
 inline Error launch_convert_dq(const AttentionBackwardArgs& args, void* stream) {
   return launch_kernel<convert_dq>(RowOfThread::grid(args), ROW_THREADS, 0, stream, args);
 }
+
+// The sums of a tile of BLOCK_M queries may lie as the accumulators of two warpgroups: each has half of the columns, or
+// of the rows if these are 128, and of them 4 numbers of each thread, then the next 4 of each thread, and so on.
+KERNEL(ROW_THREADS, 1) convert_dq_fragments(const AttentionBackwardArgs args) {
+  constexpr int HALF = BLOCK_M * HEAD_DIM / 2, COLUMNS = BLOCK_M == 64 ? HEAD_DIM / 2 : HEAD_DIM;
+  const RowOfThread at(args);
+  if (at.row >= args.seq_q) return;
+  const int row = at.row % BLOCK_M, part = BLOCK_M == 64 ? at.col / COLUMNS : row / 64;
+  const int thread = row % 64 / 16 * WARP_SIZE + row % 8 * 4, half = row % 16 / 8;
+  const float* sums = at.head.dq_sums(args) + static_cast<int64_t>(at.row - row) * HEAD_DIM + part * HALF +
+                      (at.col % COLUMNS / 8 * 128 + thread) * 4 + half * 2;
+  uint32_t pairs[4];
+#pragma unroll
+  for (int quad = 0; quad < 4; ++quad) {
+    const auto pair = ld_global<float2>(sums + quad * 4);
+    pairs[quad] = cvt_pack<Element>(pair.x * args.scale, pair.y * args.scale);
+  }
+  st_global(at.head.dq(args) + at.row * args.dq_stride.seq + at.col,
+            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+}
+
+inline Error launch_convert_dq_fragments(const AttentionBackwardArgs& args, void* stream) {
+  return launch_kernel<convert_dq_fragments>(RowOfThread::grid(args), ROW_THREADS, 0, stream, args);
+}
