@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel, make_backend
-from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 from triton.runtime.jit import JITFunction, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -34,6 +35,18 @@ BLOCKS = {"q": "BLOCK_M", "do": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N"}
 """Tensor -> the constant with the number of rows of its tile."""
 
 Kernel = JITFunction | InterpretedFunction
+
+
+def _add_through_descriptor(self: Any, kind: Any, descriptor: Any, value: Any, indices: Any) -> Any:
+    """The addition through a descriptor that Triton's interpreter lacks (3.6 to 3.9)."""
+    if kind != ir.DESCRIPTOR_REDUCE_KIND.ADD:
+        raise NotImplementedError(f"kind: got {kind}, expected ADD in Triton's interpreter")
+    pointers, mask = descriptor.materialize_pointers(indices)
+    return self.create_atomic_rmw(ir.ATOMIC_OP.FADD, pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, None)
+
+
+if not hasattr(InterpreterBuilder, "create_descriptor_reduce"):
+    InterpreterBuilder.create_descriptor_reduce = _add_through_descriptor
 
 
 def scratch_rows(seq_q: int) -> int:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Limit
+from harness.catalog.entries import Limit, Tile
+from harness.operators.attention_backward.problem import Problem
+
+SHARED_MEMORY_BYTES = 227 * 1024
+"""Bytes that a block can ask for on compute capability 9.0."""
+
+
+def buffers(problem: Problem, tile: Tile) -> int:
+    """Bytes of K and V, of the buffers of Q and dO, of P and dS, and 2048 for LSE, D and barriers."""
+    kept = 2 * problem.head_dim * (2 * tile.block_n + 2 * tile.stages * tile.block_m)
+    return kept + 4 * tile.block_m * tile.block_n + 2048
+
 
 HEAD_DIM = Limit("*", "head_dim must be 64 or 128", lambda problem, tile: problem.head_dim not in (64, 128))
-RAGGED = Limit(
-    "*",
-    "lengths must be multiples of the tile (a rung marked general takes any length)",
-    lambda problem, tile: bool(problem.seq_q % tile.block_m or problem.seq_kv % tile.block_n),
-)
 POWER_OF_TWO = Limit(
     "triton",
     "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
@@ -20,3 +26,39 @@ TILE_ROWS = Limit(
     "scratch memory has room for tiles of up to 128 queries: block_m must be at most 128",
     lambda problem, tile: tile.block_m > 128,
 )
+WARP_KEYS = Limit(
+    "cuda",
+    "each warp has 16 rows of dK and dV: block_n must be 16 * warps",
+    lambda problem, tile: tile.block_n != 16 * tile.warps,
+)
+TWO_STAGES = Limit("cuda", "Q and dO have two buffers each: stages must be 2", lambda problem, tile: tile.stages != 2)
+RING = Limit(
+    "cuda", "Q and dO have a ring of buffers each: stages must be 2 or more", lambda problem, tile: tile.stages < 2
+)
+WARP_GRID = Limit(
+    "cuda",
+    "warps have 16 queries each and share out the keys: block_m must be a multiple of 16 that divides 16 * warps",
+    lambda problem, tile: bool(tile.block_m % 16 or 16 * tile.warps % tile.block_m),
+)
+SHARED_MEMORY = Limit(
+    "cuda",
+    f"K, V, Q, dO, P and dS must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: buffers(problem, tile) > SHARED_MEMORY_BYTES,
+)
+WARPGROUPS = Limit(
+    "cuda",
+    "each warpgroup multiplies 64 queries by its 64 keys: block_m must be 64, and warps 4 or 8",
+    lambda problem, tile: tile.block_m != 64 or tile.warps not in (4, 8),
+)
+TWO_WARPGROUPS = Limit(
+    "cuda",
+    "two warpgroups halve a tile of dQ of 8192 numbers: warps must be 8, and block_m * head_dim 8192",
+    lambda problem, tile: tile.warps != 8 or tile.block_m * problem.head_dim != 8192,
+)
+DQ_BUFFER = Limit(
+    "cuda",
+    f"with 32 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: buffers(problem, tile) + 32 * 1024 > SHARED_MEMORY_BYTES,
+)
+GENERAL = (HEAD_DIM, POWER_OF_TWO, TILE_ROWS, WARP_KEYS)
+MMA = (*GENERAL, TWO_STAGES, WARP_GRID, SHARED_MEMORY)
