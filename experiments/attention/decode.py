@@ -51,4 +51,4 @@ EXPERIMENT = Experiment(
 if __name__ == "__main__":
     from harness.setup.script import become
 
-    become("run", EXPERIMENT.name)
+    become("run")

@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
         for problem in PROBLEMS
         for name in PERSISTENT
         for tile in (
-            techniques.reference_tile(techniques.get(name), problem.head_dim),
+            techniques.reference_tile(techniques.at(name, problem), problem.head_dim),
             *([SQUARE] if problem.head_dim == 128 else []),
         )
     ),
@@ -47,4 +47,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

@@ -39,4 +39,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

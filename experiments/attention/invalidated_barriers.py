@@ -32,4 +32,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

@@ -27,4 +27,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

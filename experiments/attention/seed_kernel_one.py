@@ -88,4 +88,4 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

@@ -81,4 +81,4 @@ ARTICLE = Article(
 EXPERIMENT = ARTICLE.experiment()
 
 if __name__ == "__main__":
-    become("run", EXPERIMENT.name)
+    become("run")

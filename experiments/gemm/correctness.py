@@ -60,4 +60,4 @@ WITHOUT_GPU = Experiment(
 if __name__ == "__main__":
     from harness.setup.script import become
 
-    become("run", "gemm/correctness")
+    become("run")

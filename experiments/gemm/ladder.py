@@ -26,4 +26,4 @@ EXPERIMENT = Experiment(
 if __name__ == "__main__":
     from harness.setup.script import become
 
-    become("run", "gemm/ladder")
+    become("run")

@@ -70,7 +70,7 @@ def update(
     kernels, outcome, wanted = lock.read(path), Outcome(), set(names)
     moved: list[tuple[Kernel, dict[Program, tuple[str, str]]]] = []
     for key, programs in measured(rows).items():
-        technique, backend = techniques.get(key[0]), key[1]
+        technique, backend = techniques.of_qualified(key[0]), key[1]
         if techniques.shown(technique) not in wanted or not sources.kernel_file(backend, technique.path).is_file():
             continue
         now = sources.source_sha256(backend, technique.path)[:DIGITS]

@@ -161,5 +161,5 @@ def of_grids(
         for backend in sources.series(backends, techniques.at(name, problem).path)
         for tile in techniques.grid(techniques.at(name, problem), backend, problem)
         for case in [Case("tune", name, backend, problem, tile)]
-        if origin(case, same_program) not in set(names) - {name}
+        if origin(case, same_program) not in {other.rpartition("/")[2] for other in names if other != name}
     ]

@@ -34,6 +34,16 @@ def full_names() -> list[str]:
     return [f"{path.parent.name}/{path.stem}" for path in files().values()]
 
 
+def shown() -> dict[str, str]:
+    """Of every experiment's name what a command takes for it: operator/name where several operators have it."""
+    found = files()
+    stems = [path.stem for path in found.values()]
+    return {
+        name: f"{path.parent.name}/{path.stem}" if stems.count(path.stem) > 1 else path.stem
+        for name, path in sorted(found.items())
+    }
+
+
 def load(name: str) -> Experiment:
     """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file."""
     experiment: Experiment = _module(name).EXPERIMENT

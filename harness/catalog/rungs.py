@@ -27,7 +27,7 @@ def write(name: str, parent: Technique, idea: str, root: Path | None = None) -> 
     root = root or sources.ROOT
     if not NAME.fullmatch(name):
         raise ValueError(f"NAME: got {name!r}, expected a C++ identifier in lower case such as my_swizzle")
-    if techniques.find(name):
+    if any(kernel.name == name for kernel in techniques.kernels()):
         raise ValueError(f"NAME: got {name!r}, which the registry has already (`twinkernels list`)")
     if not idea.strip() or any(sign in idea for sign in '\n"\\'):
         raise ValueError(f"--idea: got {idea!r}, expected one line without quotation marks")

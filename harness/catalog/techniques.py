@@ -2,7 +2,7 @@
 
 Adding a technique touches three files: cuda_kernels/<operator>/<ladder>/<name>.cu, its twin in triton_kernels and one
 entry in harness/operators/<operator>/ladders/<ladder>.py. The name is the file stem, the kernel symbol and the label in
-every plot. Where two operators have techniques of one name, it means the first operator's; another's is operator/name.
+every plot. Where several operators have techniques of one name, each is written operator/name.
 """
 
 from __future__ import annotations
@@ -73,20 +73,19 @@ def kernels() -> tuple[Technique, ...]:
 
 
 def find(name: str) -> Technique | None:
-    """The technique or ablation called `name`, or operator/name; None where the registry has none. A name that the
-    first operator shares with others means its own. Raises KeyError that lists them where several others have it."""
+    """The technique or ablation called `name`, or operator/name; None where the registry has none. Raises ValueError
+    that lists them where several operators have one of that name."""
     operator, _, stem = name.rpartition("/")
     found = [
         kernel for kernel in kernels() if kernel.name == stem and (not operator or kernel.operator in (operator, ""))
     ]
-    if len(found) > 1 and found[0].operator != operators.FIRST:
-        all_of_them = ", ".join(f"{kernel.operator}/{stem}" for kernel in found)
-        raise KeyError(f"technique: got {name!r}, expected one of {all_of_them}")
+    if len(found) > 1:
+        raise ValueError(f"technique: got {name!r}, expected {' or '.join(map(shown, found))}")
     return found[0] if found else None
 
 
 def get(name: str) -> Technique:
-    """The technique or ablation called `name`. Raises KeyError that lists the known names."""
+    """The technique or ablation called `name`. Raises KeyError that lists the known names, and what `find` raises."""
     if found := find(name):
         return found
     known = ", ".join(map(shown, kernels()))
@@ -94,14 +93,27 @@ def get(name: str) -> Technique:
 
 
 def shown(technique: Technique) -> str:
-    """What `find` takes for it: the name; operator/name where that alone means another operator's."""
-    several = sum(kernel.name == technique.name for kernel in kernels()) > 1
-    return qualified(technique.name, technique.operator) if several else technique.name
+    """What `find` takes for it: the name, or operator/name where several operators have it."""
+    return f"{technique.operator}/{technique.name}" if _is_shared(technique) else technique.name
+
+
+def key(technique: Technique) -> str:
+    """What claims and pages call it: as `shown`, but the first operator's by the name alone."""
+    return qualified(technique.name, technique.operator) if _is_shared(technique) else technique.name
+
+
+def _is_shared(technique: Technique) -> bool:
+    return sum(kernel.name == technique.name for kernel in kernels()) > 1
 
 
 def qualified(name: str, operator: str | None) -> str:
     """The name of an operator's technique or experiment: as it is of the first operator, else operator/name."""
     return name if operator in (None, operators.FIRST) else f"{operator}/{name}"
+
+
+def of_qualified(name: str) -> Technique:
+    """The technique that `qualified` calls so. Raises KeyError as `get` does."""
+    return get(name if "/" in name else f"{operators.FIRST}/{name}")
 
 
 def at(name: str, problem: Problem) -> Technique:
@@ -112,6 +124,19 @@ def at(name: str, problem: Problem) -> Technique:
 def ladder_of(technique: Technique) -> Ladder:
     """The ladder on which the technique is a rung."""
     return next(one for one in operators.get(technique.operator).ladders if one.name == technique.ladder)
+
+
+def check_capability(technique: Technique | None, capability: tuple[int, int] | None) -> None:
+    """Raises ValueError for a GPU (major, minor) without the technique's instructions; where one of both is not known,
+    nothing."""
+    if technique is None or capability is None or capability[0] in (majors := ladder_of(technique).capabilities):
+        return
+    age = "too old" if capability[0] < min(majors) else "without these instructions"
+    raise ValueError(
+        f"GPU: got compute capability {capability[0]}.{capability[1]}, {age} for {technique.name} "
+        f"({technique.ladder}), expected one of {', '.join(f'{major}.x' for major in majors)}; `twinkernels list` "
+        "shows what runs where"
+    )
 
 
 def parent(technique: Technique, language: str = "cuda") -> Technique | None:

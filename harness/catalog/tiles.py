@@ -78,7 +78,7 @@ def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -
     """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet. A Hopper GPU
     takes from the H200's table what its own does not have."""
     for path in tables(problem.operator, gpu):
-        if found := pick(_by_cell(path, path.stat().st_mtime_ns), technique, backend, problem):
+        if found := pick(_by_cell(path, path.stat().st_mtime_ns), technique.rpartition("/")[2], backend, problem):
             return found
     return None
 

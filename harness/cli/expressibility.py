@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog import techniques
-from harness.cli.options import AsJson, missing, refuse, require_known
+from harness.cli.options import AsJson, missing, refuse, require_known, technique_called
 from harness.cli.output import RECORDED, console, run_file, shown, write_run
 from harness.machine.progress import Progress
 from harness.rows import results
@@ -66,13 +66,17 @@ def expressibility(
     releases = matrix.VERSIONS["triton"]
     versions = triton or (releases if only_missing else [tritons.installed() or releases[0]])
     require_known("--triton", versions, releases)
+    technique = None
+    if name and any(kernel.name == name.rpartition("/")[2] for kernel in techniques.kernels()):
+        technique = technique_called(name)
+        name = techniques.key(technique)
     both = (*matrix.CLAIMS, *matrix.OF_RIVALS)
     claims: Sequence[Claim]
     if name is None:
         claims = matrix.OF_RIVALS if rivals else matrix.CLAIMS
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
-        if name in matrix.not_graded(matrix.cells([])):
-            where = f"a Claim in harness/operators/{techniques.get(name).operator}/claims grades it"
+        if technique and name in matrix.not_graded(matrix.cells([])):
+            where = f"a Claim in harness/operators/{technique.operator}/claims grades it"
             console.print(f"{name} is not graded yet: {where}", soft_wrap=True)
             raise typer.Exit
         known = {proof.name for claim in both for proof in claim.proofs} | {claim.technique for claim in both}

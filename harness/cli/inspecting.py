@@ -16,7 +16,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness import operators
-from harness.catalog import experiments as catalog
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import of_experiment, of_grids
 from harness.catalog.entries import Tile
@@ -90,7 +89,8 @@ def list_techniques(as_json: AsJson = False) -> None:
             if (row["operator"], row["ladder"]) == (ladder.operator, ladder.name):
                 present = ["yes" if row[language] else Text("no", "red") for language in ("cuda", "triton")]
                 cells = (row["mma"], *present, "yes" if row["gluon"] else "") if wide else ()
-                table.add_row(row["name"], row["idea"], *cells)
+                shown = techniques.shown(techniques.get(f"{row['operator']}/{row['name']}"))
+                table.add_row(shown, row["idea"], *cells)
         console.print(table)
     heads = Column("ablation", no_wrap=True), "idea"
     table = Table(*heads, title="Ablations: a CUDA kernel less something, no rung", title_justify="left")
@@ -115,9 +115,7 @@ def build(
     arch: Arch = None,
     experiment: Annotated[
         str | None,
-        typer.Option(
-            help="Compile what this experiment runs, at its tiles.", autocompletion=completing(catalog.names())
-        ),
+        typer.Option(help="Compile what this experiment runs, at its tiles.", autocompletion=completing(experiments())),
     ] = None,
     backends: Backends = None,
     gpu: Annotated[
@@ -166,7 +164,8 @@ def build(
         else:
             chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
             all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
-            cases = [case for case in all_cases if case.technique and (not names or case.technique in asked)]
+            stems = {name.rpartition("/")[2] for name in asked}
+            cases = [case for case in all_cases if case.technique and (not names or case.technique in stems)]
         ladders = {
             case: techniques.ladder_of(techniques.at(str(case.technique), case.problem)) for case in cases if case.tile
         }

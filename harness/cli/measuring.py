@@ -255,7 +255,7 @@ def run(
     experiment: Annotated[
         str,
         typer.Argument(
-            metavar="EXPERIMENT", help="A name from `list`.", autocompletion=completing(experiments.names())
+            metavar="EXPERIMENT", help="A name from `list`.", autocompletion=completing(experiments.shown().values())
         ),
     ],
     on: Annotated[On | None, typer.Option("--on", help="Default: gpu. On a CPU nothing is timed.")] = None,
@@ -293,7 +293,7 @@ def run(
     wanted = replace(
         wanted,
         problems=part(wanted.problems, shard),
-        backends=chosen_backends(backends, wanted.backends, of=wanted.techniques, further=techniques.ON_REQUEST),
+        backends=chosen_backends(backends, wanted.backends, of=named(wanted), further=techniques.ON_REQUEST),
     )
     refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
     if on is None and cluster is None:
@@ -393,6 +393,11 @@ def refuse_hours(todo: Sequence[Case]) -> None:
     with bad_usage("--"):
         if said := effort.refuse_hours(todo):
             typer.echo(said, err=True)
+
+
+def named(experiment: Experiment) -> list[str]:
+    """What the command line calls the experiment's techniques."""
+    return [techniques.shown(techniques.at(name, experiment.problems[0])) for name in experiment.techniques]
 
 
 def correctness(of: Operator, place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:

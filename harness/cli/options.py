@@ -22,7 +22,7 @@ import typer
 from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import Experiment, Technique, Tile
 from harness.catalog.text import plain
 from harness.operators.protocol import Operator, Problem
 from harness.setup import bootstrap
@@ -121,7 +121,11 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
     known = list(known)
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=NEAR)
+            by_stem: dict[str, list[str]] = {}
+            for one in known:
+                by_stem.setdefault(one.rpartition("/")[2], []).append(one)
+            near = difflib.get_close_matches(name.rpartition("/")[2].lower(), by_stem, n=3, cutoff=NEAR)
+            close = [one for stem in near for one in by_stem[stem]]
             listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
@@ -133,7 +137,8 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
     backends = (*techniques.SERIES, *techniques.ON_REQUEST, *operators.peers())
     problems = (one for operator in operators.every() for one in (operator.benchmark, *operator.other_problems))
     slugs = [*sorted(recorded), *(problem.slug for problem in problems)]
-    known = dict.fromkeys((*NAMES, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
+    stems = (kernel.name for kernel in techniques.kernels())
+    known = dict.fromkeys((*stems, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
     unlike = [word for word in words if word not in known and not own.is_kernel(word)]
     parts = (part for word in unlike for part in word.split("-"))
     require_known("CELL", (part for part in parts if not re.fullmatch(PART, part)), known)
@@ -157,6 +162,14 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
     return tuple(techniques.shown(one) for one in known if one.name in wanted)
 
 
+def technique_called(name: str) -> Technique:
+    """The technique or ablation of this name. Bad usage for one that is not known, or that several operators have."""
+    with bad_usage():
+        found = techniques.find(name)
+    require_known("technique", [] if found else [name], NAMES)
+    return techniques.get(name)
+
+
 def operator_of(names: Iterable[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> Operator:
     """The operator of techniques and problems, or the one asked for; by default the first. Bad usage where they are of
     several, and for a name that several operators have."""
@@ -164,10 +177,7 @@ def operator_of(names: Iterable[str] | None, slugs: Iterable[str] | None = None,
         require_known("--operator", [asked], operators.names())
     with bad_usage():
         found = {operators.parse(slug).operator for slug in slugs or ()} | ({asked} if asked else set())
-        try:
-            known = [techniques.find(name) for name in names or ()]
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
+        known = [techniques.find(name) for name in names or ()]
         found |= {technique.operator for technique in known if technique}
         if len(found) > 1:
             raise ValueError(f"operator: got {' and '.join(sorted(found))} together, expected one")
@@ -219,17 +229,24 @@ def chosen_tile(slug: str | None) -> Tile | None:
 
 def experiments() -> dict[str, str]:
     """Name of each experiment -> the question it asks."""
-    return {name: catalog.question(name) for name in catalog.names()}
+    return {shown: catalog.question(name) for name, shown in catalog.shown().items()}
 
 
 def load_experiment(name: str, place: str = "gpu") -> Experiment:
     """The experiment of this name; for a CPU the small one that its file names WITHOUT_GPU. Bad usage where there is
     none."""
-    if name in NAMES and name not in catalog.names():
+    called = [
+        techniques.shown(kernel) for kernel in techniques.kernels() if name in (kernel.name, techniques.shown(kernel))
+    ]
+    if called and name not in catalog.names():
         raise typer.BadParameter(
-            f"experiment: got {name!r}, a technique; `twinkernels check {name}` or `twinkernels bench {name}` runs it"
+            f"experiment: got {name!r}, a technique; `twinkernels check {called[0]}` or "
+            f"`twinkernels bench {called[0]}` runs it"
         )
-    require_known("experiment", [name], [*catalog.names(), *catalog.full_names()])
+    known = [shown for shown in catalog.shown().values() if shown.rpartition("/")[2] == name]
+    if len(known) > 1:
+        raise typer.BadParameter(f"experiment: got {name!r}, expected {' or '.join(sorted(known))}")
+    require_known("experiment", [name], [*experiments(), *catalog.full_names()])
     if place == "gpu":
         return catalog.load(name)
     if (small := catalog.without_gpu(name)) is None:
@@ -269,7 +286,7 @@ def require_gpu() -> None:
     if not gpu_is_here():
         missing(
             "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
-            "`twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
+            f"`twinkernels check --on cpu`, `twinkernels run {operators.FIRST}/correctness --on cpu`, or "
             f"`python experiments/{operators.FIRST}/ladder.py`, "
             "which prints what is recorded"
         )

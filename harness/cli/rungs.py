@@ -15,7 +15,7 @@ from rich.text import Text
 from harness import operators
 from harness.catalog import cases, experiments, rungs, sources, techniques
 from harness.catalog.entries import Technique
-from harness.cli.options import NAMES, RUNGS, bad_usage, completing, require_known
+from harness.cli.options import NAMES, RUNGS, bad_usage, completing, require_known, technique_called
 from harness.cli.output import RECORDED, RUNS, console
 from harness.machine.progress import Progress
 
@@ -41,9 +41,10 @@ def new(
     ] = None,
 ) -> None:
     """Begin a technique: copy a rung's two files and its registry entry under a new name."""
-    require_known("--from", [parent], RUNGS)
+    origin = technique_called(parent)
+    require_known("--from", [techniques.shown(origin)], RUNGS)
     with bad_usage():
-        files = rungs.write(name, techniques.get(parent), idea or f"{parent} with one change, not described yet")
+        files = rungs.write(name, origin, idea or f"{parent} with one change, not described yet")
     for path in files:
         console.print(f"wrote {path.relative_to(sources.ROOT)}", soft_wrap=True)
     console.print(
@@ -55,8 +56,7 @@ def new(
 
 def diff(name: Name) -> None:
     """Show what a technique changes against its parent, both languages side by side."""
-    require_known("technique", [name], NAMES)
-    technique = techniques.get(name)
+    technique = technique_called(name)
     found = {language: changes(technique, language) for language in techniques.LANGUAGES}
     shown = {language: lines for language, lines in found.items() if lines}
     if console.width < SIDE_BY_SIDE:
@@ -91,8 +91,7 @@ def coloured(lines: Sequence[str]) -> Text:
 
 def show(name: Name) -> None:
     """Show what is recorded about a technique: speed in each language, gain over its parent, its note and its page."""
-    require_known("technique", [name], NAMES)
-    technique = techniques.get(name)
+    technique = technique_called(name)
     parent = techniques.parent(technique)
     on = f", builds on {parent.name}" if parent else ""
     console.print(f"{technique.name} ({technique.path.rpartition('/')[0]}, {technique.mma}{on})", style="bold")
@@ -106,7 +105,7 @@ def show(name: Name) -> None:
         console.print(table)
     if not tables:
         console.print(f"no times are recorded: `twinkernels bench {name}` on a GPU", soft_wrap=True)
-    page = sources.ROOT / "reports" / "site" / "technique" / f"{name}.html"
+    page = sources.ROOT / "reports" / "site" / "technique" / f"{techniques.key(technique).replace('/', '-')}.html"
     drawn = str(page) if page.is_file() else f"`twinkernels report {name}` draws it"
     console.print(f"page: {drawn}", f"code: `twinkernels diff {name}`", sep="\n", soft_wrap=True)
 

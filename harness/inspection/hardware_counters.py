@@ -71,13 +71,14 @@ def cases(names: Sequence[str], backends: Sequence[str], problems: Sequence[Prob
     """Every technique on `problems` at its reference tile; by default on those that its operator names."""
     found = []
     for name in names:
-        operator = operators.get(techniques.get(name).operator)
+        technique = techniques.get(name)
+        operator = operators.get(technique.operator)
         pairs = [(problem, None) for problem in problems]
         if not pairs:
             usual = [(survey.counted_problem(name), None), (operator.benchmark, None)]
-            pairs = list(operator.profiled(name)) if operator.profiled else usual
+            pairs = list(operator.profiled(technique.name)) if operator.profiled else usual
         found += at_reference_tiles("ncu", [name], backends, [problem for problem, tile in pairs if tile is None])
-        languages = sources.series(backends, techniques.get(name).path)
+        languages = sources.series(backends, technique.path)
         at_tiles = ((problem, tile) for problem, tile in pairs if tile)
         found += [Case("ncu", name, backend, problem, tile) for problem, tile in at_tiles for backend in languages]
     return found

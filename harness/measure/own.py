@@ -58,10 +58,10 @@ def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], til
     for thing in things:
         if not isinstance(thing, str):
             kernels.append(own.of_function(thing))
-        elif own.is_kernel(thing):
-            kernels.append(own.parse(thing))
         elif (found := techniques.find(thing)) and found in techniques.rungs():
             names.append(thing)
+        elif own.is_kernel(thing):
+            kernels.append(own.parse(thing))
         elif thing in peers:
             libraries.append(thing)
         else:

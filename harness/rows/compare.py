@@ -93,7 +93,8 @@ def compare(
     if not set(before.index) & set(after.index):
         raise Refused(f"BASE times {len(before)} cases, NEW {len(after)}, none is in both: run the same experiment")
     if techniques:
-        before = before[before.name.isin(list(techniques))]
+        full_names = before.operator + "/" + before.name
+        before = before[before.name.isin(list(techniques)) | full_names.isin(list(techniques))]
         if before.empty:
             raise Refused(f"--technique: got {', '.join(techniques)}, of which BASE times no case")
     old, latest = _of_newest(sides[0], before), _of_newest(sides[1], after)

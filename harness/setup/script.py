@@ -27,31 +27,34 @@ PAGES = {
     "expressibility": "techniques.html",
 }
 """Of experiments that another page tells than the one of all rows."""
-ORDER = {techniques.shown(technique): number for number, technique in enumerate(techniques.kernels())}
+ORDER = {techniques.key(technique): number for number, technique in enumerate(techniques.kernels())}
 
 
-def become(*command: str) -> NoReturn:
-    """`twinkernels` with this command and the options that the file was called with, in the place of this process.
+def become(command: str) -> NoReturn:
+    """`twinkernels` with this command and the options that the file was called with, in the place of this process:
+    `run` of the experiment of this file.
 
     Without options it prints the question and the recorded answer where there is no GPU to `run` on, and the recorded
     table of `expressibility`.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
     file, options = Path(sys.argv[0]).resolve(), sys.argv[1:]
+    name = f"{file.parent.name}/{file.stem}"
     question = str(sys.modules["__main__"].__doc__)
     path = [str(bootstrap.CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
     if {"-h", "--help"} & set(options):
-        explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command[0])
-    if command[0] == "run" and not options and not bootstrap.has_gpu():
-        answer = recorded(f"{file.parent.name}/{file.stem}")
+        explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command)
+    if command == "run" and not options and not bootstrap.has_gpu():
+        answer = recorded(name)
         page = where(file.stem) if answer else ["Nothing is recorded yet: it needs a GPU."]
         print("\n".join([question.splitlines()[0], "", *answer, *page]))
         sys.exit()
-    if command[0] == "expressibility" and not options:
+    if command == "expressibility" and not options:
         print(question.splitlines()[0], flush=True)
         options = ["--recorded"]
-    os.execv(sys.executable, [sys.executable, "-m", "harness.setup.bootstrap", "-m", "harness", *command, *options])
+    words = [command, *([name] if command == "run" else [])]
+    os.execv(sys.executable, [sys.executable, "-m", "harness.setup.bootstrap", "-m", "harness", *words, *options])
 
 
 def explain(script: str, question: str, command: str) -> NoReturn:

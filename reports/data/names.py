@@ -73,4 +73,4 @@ def anchor(heading: str) -> str:
 
 def page_of(technique: Technique) -> str:
     """The path of a technique's page in the site."""
-    return f"technique/{techniques.shown(technique).replace('/', '-')}.html"
+    return f"technique/{techniques.key(technique).replace('/', '-')}.html"

@@ -101,7 +101,7 @@ def _line(path: Path, lines: Sequence[str], text: str, start: int) -> int:
 
 def _lesson(head: str, block: dict[str, Any], text: str, data: Dataset, known: Known, claims: prose.Claims) -> Lesson:
     name = block["technique"]
-    path = sources.kernel_file("cuda", techniques.get(name).path)
+    path = sources.kernel_file("cuda", techniques.of_qualified(name).path)
     environment = Environment(undefined=StrictUndefined)
     written = {
         part: environment.from_string(block[part]).render(prose.references(data), claim=claims).strip()
@@ -142,7 +142,7 @@ def entries(lessons: Sequence[Lesson]) -> Iterator[dict[str, str]]:
             term, "guide/reading.html#words", re.sub(r"\[(.+?)\]\(.+?\)|[`*]", r"\1", " ".join(meaning.split()))
         )
     for one in techniques.rungs():
-        yield _entry(title(techniques.shown(one)), page_of(one), one.change, one.name.replace("_", " "))
+        yield _entry(title(techniques.key(one)), page_of(one), one.change, one.name.replace("_", " "))
     for head, block, _ in findings.sections():
         yield _entry(head.replace("`", ""), f"{findings.PATH}#{block['name']}", "A finding", "bug compiler")
 

@@ -42,9 +42,9 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
     known = rows[operators.FIRST].known
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in themes()}
     for rung in rungs():
-        lines.setdefault(theme(rung), []).append(_line(known, techniques.shown(rung), rung.change, rung, rows))
+        lines.setdefault(theme(rung), []).append(_line(known, techniques.key(rung), rung.change, rung, rows))
     where = {name: heading for heading, titles in themes().items() for name in titles}
-    on_ladders = {techniques.shown(rung) for rung in rungs()}
+    on_ladders = {techniques.key(rung) for rung in rungs()}
     for name, idea in proofs.techniques_of_matrix().items():
         if name not in on_ladders and any((name, language) in known for language in LANGUAGES):
             lines.setdefault(where.get(name, OTHERS), []).append(_line(known, name, idea))

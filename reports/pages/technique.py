@@ -71,10 +71,11 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     told = [step.ratio.value for step in taken["cuda"] if step.ratio]
     return {
         "technique": which,
+        "shown": techniques.shown(which),
         "theme": theme(which),
-        "row_id": techniques.shown(which).replace("/", "-"),
+        "row_id": techniques.key(which).replace("/", "-"),
         "ptx": links.ptx(which),
-        "said": matrix.said_of(techniques.shown(which), rows.known),
+        "said": matrix.said_of(techniques.key(which), rows.known),
         "languages": LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},

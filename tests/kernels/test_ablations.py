@@ -105,7 +105,7 @@ def test_it_is_a_small_patch_on_what_it_builds_on(one: Ablation) -> None:
     patch = sources.ROOT / "cuda_kernels" / f"{one.path}.patch"
     changed = [line for line in patch.read_text().partition("\n@@")[2].splitlines() if line[:1] in ("+", "-")]
     assert 2 < len(changed) <= 70
-    ancestors = {one.builds_on[0], *techniques.get(one.builds_on[0]).builds_on}
+    ancestors = {one.builds_on[0], *techniques.of_qualified(one.builds_on[0]).builds_on}
     assert patched.base(patch).stem in ancestors
     kernel = sources.kernel_file("cuda", one.path).read_text()
     assert f" {one.name}(" in kernel

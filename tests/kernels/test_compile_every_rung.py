@@ -43,7 +43,9 @@ def distinct(cells: Iterable[Cell]) -> list[Cell]:
     found: dict[Any, Cell] = {}
     for case, arch in cells:
         assert case.tile is not None
-        if not techniques.unsupported(techniques.get(case.technique or ""), case.backend, case.problem, case.tile):
+        if not techniques.unsupported(
+            techniques.of_qualified(case.technique or ""), case.backend, case.problem, case.tile
+        ):
             found.setdefault((origin(case), case.backend, case.problem, case.tile, arch), (case, arch))
     return list(found.values())
 
@@ -79,7 +81,7 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     case, arch = cell
     found = children.call(survey.inspect_one, case, arch, "bundled", environment=build.environment_of(case))
     assert found["status"] == "passed", found["reason"]
-    assert found["mma"] == techniques.get(case.technique or "").mma
+    assert found["mma"] == techniques.of_qualified(case.technique or "").mma
     recorded = proven.code(cell)
     same = recorded is None or recorded["sass_sha256"] == found["code"]["sass_sha256"]
     assert same, "recorded: other machine code, of the same program by the same compiler"

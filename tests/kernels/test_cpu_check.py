@@ -78,7 +78,7 @@ def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sanitizers_refuse_what_is_no_cuda_twin() -> None:
     done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        cli.app, ("check", "scalar", "--on", "cpu", "--backend", "triton", "--sanitize")
+        cli.app, ("check", "attention/scalar", "--on", "cpu", "--backend", "triton", "--sanitize")
     )
     assert done.exit_code == 2
     assert "for CUDA twins" in done.output

@@ -144,7 +144,7 @@ def test_what_ncu_should_count() -> None:
 
 
 def test_inspect_on_a_cpu_gives_rows() -> None:
-    done = CliRunner().invoke(cli.app, ("inspect", "xor_swizzle", "--on", "cpu", "--json"))
+    done = CliRunner().invoke(cli.app, ("inspect", "attention/xor_swizzle", "--on", "cpu", "--json"))
     (row,) = json.loads(done.stdout)
     results.check(row)
     assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("counters", "cpu", "memory", "cuda")
@@ -158,17 +158,17 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
 def test_inspect_on_a_cpu_prints_every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output.console, "width", 200)
     done = CliRunner().invoke(
-        cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
+        cli.app, ("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
     )
     assert done.exit_code == 0
     assert "ldmatrix_x2_trans" in done.output
     assert "bank conflicts" in done.output
     assert "bytes in flight" not in done.output
     waits = CliRunner().invoke(
-        cli.app, ("inspect", "cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
+        cli.app, ("inspect", "attention/cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
     )
     assert re.search(r"cp_async_wait_group .* 12,288 +0 *$", waits.output, re.MULTILINE)
-    refused = CliRunner().invoke(cli.app, ("inspect", "mma_ldmatrix", "--on", "cpu", "--arch", "sm_80"))
+    refused = CliRunner().invoke(cli.app, ("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--arch", "sm_80"))
     assert refused.exit_code == 2
 
 

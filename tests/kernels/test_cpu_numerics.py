@@ -68,14 +68,14 @@ class Cell:
 
 def problem_of(build: Build, layout: str, lengths: str) -> Problem:
     """Grouped heads: four query heads share two key heads; in two batches two or three share one."""
-    tile = techniques.reference_tile(techniques.get(build.technique), build.head_dim)
+    tile = techniques.reference_tile(techniques.of_qualified(build.technique), build.head_dim)
     seq_q, seq_kv = LENGTHS[lengths](tile.block_m, tile.block_n)
     heads = {"more keys": (1, 4, 2), "fewer keys": (2, 3, 1), "ragged": (2, 2, 1)}[lengths]
     return Problem(*heads, seq_q, seq_kv, build.head_dim, build.dtype, build.causal, layout)
 
 
 def declined(build: Build, lengths: str) -> str | None:
-    technique = techniques.get(build.technique)
+    technique = techniques.of_qualified(build.technique)
     tile = techniques.reference_tile(technique, build.head_dim)
     return techniques.unsupported(technique, "cuda", problem_of(build, LAYOUTS[0], lengths), tile)
 
@@ -121,7 +121,7 @@ def check_apart(variant: Variant, problem: Problem) -> None:
 
 
 def check(build: Build, cells: list[Cell]) -> None:
-    technique = techniques.get(build.technique)
+    technique = techniques.of_qualified(build.technique)
     tile = techniques.reference_tile(technique, build.head_dim)
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)

@@ -39,7 +39,7 @@ UNMASKED = Problem(1, 2, 2, 400, 640, 64, "fp16", False, "bshd")
 
 
 def problems(name: str) -> tuple[Problem, ...]:
-    technique = techniques.get(name)
+    technique = techniques.of_qualified(name)
     tile = techniques.reference_tile(technique, UNMASKED.head_dim)
     taken = [one for one in (*PROBLEMS, RAGGED) if not techniques.unsupported(technique, "cuda", one, tile)]
     return tuple(taken) or (UNMASKED,)
@@ -90,7 +90,7 @@ def test_a_race_names_the_buffer(name: str, buffer: str, tmp_path: Path) -> None
     bug = planted.find(name)
     root = patched(tmp_path, bug)
     said = run(bug.technique, PROBLEMS[0], root=root).diagnosis.splitlines()
-    files = includes.closure([root / f"{techniques.get(bug.technique).path}.cu"], [root])
+    files = includes.closure([root / f"{techniques.of_qualified(bug.technique).path}.cu"], [root])
     first = cpu_library.with_buffers(said, files)[0]
     assert re.match(rf"(race|copy_in_flight): {buffer} \(shared address 0x\w+\) is ", first)
 
@@ -102,6 +102,6 @@ def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many(tmp_path: Pa
 
 
 def test_half_of_the_bugs_are_on_the_later_ladders() -> None:
-    ladders = [techniques.get(bug.technique).ladder for bug in planted.bugs()]
+    ladders = [techniques.of_qualified(bug.technique).ladder for bug in planted.bugs()]
     assert len(ladders) >= 20
     assert 2 * ladders.count("ampere") <= len(ladders)

@@ -62,19 +62,19 @@ ROUND_TRIPS = {"lazy_rescale_wgmma": 2, "early_rescale": 3}
 
 
 def cell(name: str, causal: bool = False, head_dim: int = 128, tile: Tile | None = None) -> tuple[str, Problem, Tile]:
-    of_rung = SQUARE if name in HOPPER else techniques.reference_tile(techniques.get(name), head_dim)
+    of_rung = SQUARE if name in HOPPER else techniques.reference_tile(techniques.of_qualified(name), head_dim)
     return name, Problem.square(4, 16, 4096, head_dim, causal=causal), tile or of_rung
 
 
 def module(name: str) -> Any:
-    path = sources.kernel_file("gluon", techniques.get(name).path).relative_to(sources.ROOT)
+    path = sources.kernel_file("gluon", techniques.of_qualified(name).path).relative_to(sources.ROOT)
     return importlib.import_module(".".join(path.with_suffix("").parts))
 
 
 @cache
 def compiled(name: str, problem: Problem, tile: Tile, arch: str = "sm_90a") -> Any:
     """Triton's compiled kernel: its texts in `asm`."""
-    assert techniques.unsupported(techniques.get(name), "gluon", problem, tile) is None
+    assert techniques.unsupported(techniques.of_qualified(name), "gluon", problem, tile) is None
     return module(name).twin.specialize(problem, None, tile, arch).compile()
 
 
@@ -112,9 +112,9 @@ def census(name: str) -> dict[str, int]:
 def before(technique: Technique) -> Technique | None:
     """The program of the same ladder that it builds on."""
     for name in technique.builds_on:
-        parent = techniques.get(name)
+        parent = techniques.of_qualified(name)
         if parent in STATED and parent.ladder == technique.ladder:
-            return techniques.get(sources.same_program(parent.path, "gluon") or name)
+            return techniques.of_qualified(sources.same_program(parent.path, "gluon") or name)
     return None
 
 
@@ -122,7 +122,7 @@ def test_every_file_is_a_rung_and_is_its_series() -> None:
     folder = sources.ROOT / "triton_kernels" / "attention" / "gluon"
     files = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("[!_]*.py")}
     assert files == {f"{technique.ladder}/{technique.name}" for technique in STATED}
-    scalar = techniques.get("scalar")
+    scalar = techniques.get("attention/scalar")
     assert not sources.has_series("gluon", scalar.path)
     assert all(sources.has_series(twin, scalar.path) for twin in techniques.TWINS)
 
@@ -188,13 +188,13 @@ def test_a_re_export_says_whose_program_it_is(technique: Technique) -> None:
 )
 def test_what_it_cannot_hold_is_declined(name: str, backend: str, tile: Tile, reason: str) -> None:
     problem = Problem.square(4, 16, 4096, 128, causal=reason == "full attention only")
-    assert reason in str(techniques.unsupported(techniques.get(name), backend, problem, tile))
+    assert reason in str(techniques.unsupported(techniques.of_qualified(name), backend, problem, tile))
 
 
 @pytest.mark.parametrize("backend", ["gluon@3.8.0", "gluon@3.9.0"])
 def test_newer_tritons_have_multicast(backend: str) -> None:
     problem = Problem.square(4, 16, 4096, 128)
-    assert techniques.unsupported(techniques.get("cluster_multicast"), backend, problem, SQUARE) is None
+    assert techniques.unsupported(techniques.get("attention/cluster_multicast"), backend, problem, SQUARE) is None
 
 
 def test_without_a_gpu_it_is_declined_with_the_reason() -> None:

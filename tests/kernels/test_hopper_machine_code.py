@@ -36,7 +36,7 @@ LEAST_OF_THREE_WARPGROUPS = 4
 
 def cell(name: str, head_dim: int, causal: bool, tile: Tile | None = None) -> Cell:
     problem = Problem.square(4, 16, 4096, head_dim, causal=causal)
-    tile = tile or techniques.reference_tile(techniques.get(name), head_dim)
+    tile = tile or techniques.reference_tile(techniques.of_qualified(name), head_dim)
     return Case("inspect", name, "cuda", problem, tile), MEASURED
 
 

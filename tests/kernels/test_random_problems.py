@@ -139,7 +139,7 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_ragged_problem_has_several_tiles_for_each_block_of_an_h200() -> None:
     for name in RUNGS:
-        tile = techniques.reference_tile(techniques.get(name), RAGGED.head_dim)
+        tile = techniques.reference_tile(techniques.of_qualified(name), RAGGED.head_dim)
         assert RAGGED.query_tiles(tile) > 2 * 132, name
         assert RAGGED.seq_q % tile.block_m
 
@@ -149,7 +149,7 @@ def rungs() -> dict[str, Case]:
     """Built ahead, all at once."""
     cases = {}
     for name in RUNGS:
-        tile = techniques.reference_tile(techniques.get(name), RAGGED.head_dim)
+        tile = techniques.reference_tile(techniques.of_qualified(name), RAGGED.head_dim)
         ragged = (Case("test", name, "cuda", problem, tile) for problem in (RAGGED, RAGGED_FULL))
         cases[name] = next(case for case in ragged if not declined(case))
     prebuild(cases.values())

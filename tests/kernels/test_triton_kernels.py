@@ -187,8 +187,8 @@ def compile_afresh(name: str, arch: str, folder: str) -> dict:
 def compile_hopper(name: str, problem: Problem) -> dict:
     """`code`, instruction class, normalized TTGIR and bytes of scratch memory, at its reference tile where Triton takes
     that."""
-    tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
-    if techniques.unsupported(techniques.get(name), "triton", problem, tile):
+    tile = techniques.reference_tile(techniques.of_qualified(name), problem.head_dim)
+    if techniques.unsupported(techniques.of_qualified(name), "triton", problem, tile):
         tile = Tile(128, 64, 2, 8)
     program = kernel(name).specialize(problem, None, tile, "sm_90a").compile()
     code = machine_code.read_triton(program)

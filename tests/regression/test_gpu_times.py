@@ -43,7 +43,7 @@ def test_gpu_time(
         # Measured now, a kernel's failure is this checkout's; replayed, it is history and only leaves a hole.
         outcome = pytest.fail if tables.failed([row]) and not replayed() else pytest.skip
         outcome(f"{row['status']}: {row['reason']}")
-    series = f"{techniques.get(case.technique).ladder} {case.backend}" if case.technique else "libraries"
+    series = f"{techniques.of_qualified(case.technique).ladder} {case.backend}" if case.technique else "libraries"
     benchmark.group = f"{case.problem.slug} {series}"  # a histogram leaves out what is beyond 75 of a group
     known = {name: row[name] for name in ("anchor_ms", "board", "clocks", "compiler", "source_sha256")}
     known = {name: None if value != value else value for name, value in known.items()}  # NaN

@@ -90,7 +90,7 @@ def copied(folder: Path) -> Path:
 
 def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
     """The library of technique `name` for this problem at its reference tile."""
-    technique = techniques.get(name)
+    technique = techniques.of_qualified(name)
     tile = techniques.reference_tile(technique, problem.head_dim)
     path = patched.kernel_file(technique.path, root)
     return Library(cpu_build.build(path, defines(problem, tile), sanitize=sanitize, root=root))

@@ -12,7 +12,7 @@ from typing import Any
 from harness.catalog import experiments
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
-from harness.catalog.techniques import get, unsupported
+from harness.catalog.techniques import of_qualified, unsupported
 from harness.catalog.tiles import best_tile
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.ablations import ABLATIONS
@@ -170,7 +170,11 @@ def rows(
                     name = ledger.THEIRS.get(str(case.technique), name)
                 if name and case.tile and case.backend == "cuda" and case.tile != best and name not in LIMITED:
                     name = ledger.at(name, case.tile)
-                if name and case.tile and unsupported(get(case.technique or ""), case.backend, problem, case.tile):
+                if (
+                    name
+                    and case.tile
+                    and unsupported(of_qualified(case.technique or ""), case.backend, problem, case.tile)
+                ):
                     continue
                 if name in (ledger.GLUON, ledger.TLX):
                     fast = speed(same(name, problem), applying, beyond or {})
@@ -199,7 +203,7 @@ def _compiled(name: str | None, ptxas: str) -> Row:
 
 
 def _declined(name: str, problem: Problem) -> bool:
-    return unsupported(get(name), "cuda", problem, ledger.SQUARE) is not None
+    return unsupported(of_qualified(name), "cuda", problem, ledger.SQUARE) is not None
 
 
 def _row(problem: Problem, name: str | None, backend: str, tile: Tile | None, origin: str, ms: float) -> Row:

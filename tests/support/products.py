@@ -24,7 +24,7 @@ class Named(Exception):
 
 def library(name: str, problem: Problem, root: Path = cpu_build.HERE) -> Library:
     """The library of a technique for this problem at its reference tile."""
-    technique = techniques.get(f"gemm/{name}")
+    technique = techniques.of_qualified(f"gemm/{name}")
     tile = techniques.reference_tile(technique, problem.tile_key)
     constants = operators.get("gemm").defines(problem, tile, constant_strides=False)
     return Library(cpu_build.build(root / f"{technique.path}.cu", constants, root=root))

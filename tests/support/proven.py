@@ -121,7 +121,7 @@ def _triton_ptxas(arch: str) -> str:
 @cache
 def _source(technique: str, backend: str) -> str | None:
     try:
-        return sources.source_sha256(backend, techniques.get(technique).path)
+        return sources.source_sha256(backend, techniques.of_qualified(technique).path)
     except (KeyError, FileNotFoundError):
         return None
 

@@ -43,7 +43,7 @@ def rows(problems: int = 6, within: float = WITHIN, between: float = BETWEEN, se
 
 
 def row(problem: Problem, name: str | None, backend: str, board: str, process: int, ms: float) -> Row:
-    tile = techniques.reference_tile(techniques.get(name), problem.head_dim) if name else None
+    tile = techniques.reference_tile(techniques.of_qualified(name), problem.head_dim) if name else None
     where = f"{board}-{process}"
     rest = {"mode": "burst", "group": f"{where}-{problem.slug}", "environment": where}
     rest["samples_ms"] = synthetic.samples(f"{problem.slug} {name} {backend} {board} {process}", ms)

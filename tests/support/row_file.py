@@ -21,7 +21,7 @@ DETAILS = {
     "toolchain": {"nvcc": "13.0.88"},
     "variables": {"CUDA_HOME": "cuda"},
     "git": {"sha": "0123456789abcdef", "dirty": False},
-    "argv": ["run", "ladder"],
+    "argv": ["run", "attention/ladder"],
     "warnings": [],
 }
 ENVIRONMENT: Row = {

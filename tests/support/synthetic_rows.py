@@ -123,7 +123,7 @@ def make(kind: str, technique: str | None, backend: str, problem: Problem, tile:
     }
     if technique:
         row |= {"technique": technique, "source_sha256": sha(technique, backend), "arch": "sm_90a"}
-        row["mma"] = "wgmma" if backend == "triton_native" else techniques.get(technique).mma
+        row["mma"] = "wgmma" if backend == "triton_native" else techniques.of_qualified(technique).mma
     if tile:
         row["tile"] = tile.to_dict()
     return row
@@ -143,8 +143,8 @@ def _factor(problem: Problem) -> float:
 def _variants(problem: Problem) -> Iterator[tuple[str | None, str, Tile | None, float]]:
     for backend, speeds in SPEED.items():
         for name, speed in speeds.items():
-            yield name, backend, techniques.reference_tile(techniques.get(name), problem.head_dim), speed
-    yield "scalar", "triton_native", techniques.reference_tile(techniques.get("scalar"), problem.head_dim), 1
+            yield name, backend, techniques.reference_tile(techniques.of_qualified(name), problem.head_dim), speed
+    yield "scalar", "triton_native", techniques.reference_tile(techniques.get("attention/scalar"), problem.head_dim), 1
     yield (
         "cp_async_pipeline",
         "triton",
@@ -209,7 +209,7 @@ def _lengths() -> Iterator[Row]:
 
 
 def _length(problem: Problem, name: str | None, backend: str, speed: float) -> Row:
-    tile = techniques.reference_tile(techniques.get(name), problem.head_dim) if name else None
+    tile = techniques.reference_tile(techniques.of_qualified(name), problem.head_dim) if name else None
     row = make("timing", name, backend, problem, tile, mode="burst", group=problem.slug, experiment="sequence_length")
     ms = problem.flops / speed / _factor(problem) / 1e9
     return row | {"samples_ms": samples(f"{problem.slug} {name} {backend}", ms), "clocks": {"sm_mhz": 1980.0}}
@@ -277,7 +277,7 @@ def _tuned() -> Iterator[Row]:
 def _earlier() -> Iterator[Row]:
     """xor_swizzle in CUDA at d=64, full, was measured before its file changed, and was not measured since."""
     problem, name, backend = PROBLEMS[2], "xor_swizzle", "cuda"
-    tile = techniques.reference_tile(techniques.get(name), problem.head_dim)
+    tile = techniques.reference_tile(techniques.of_qualified(name), problem.head_dim)
     for mode in ("burst", "sustained"):
         row = make("timing", name, backend, problem, tile, mode=mode, group="before")
         row |= {"source_sha256": sha(name, backend, "earlier"), "time": "2029-12-01T00:00:00Z"}

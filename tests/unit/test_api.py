@@ -68,17 +68,22 @@ def test_a_time_follows_its_gate_in_one_line() -> None:
         (lambda: check(3), TypeError, "kernels: got 3, expected"),
         (lambda: check(b"scalar"), ValueError, "kernel: got "),
         (lambda: check(Path("none.cu")), ValueError, "kernel: got 'none.cu', but there is no file"),
-        (lambda: check("scalar", 3), TypeError, "problems: got 3, expected slugs"),
-        (lambda: check("scalar", [3]), TypeError, r"problems: got \[3\], expected slugs"),
-        (lambda: check("scalar", on="cpu", tile=3), TypeError, "tile: got 3, expected a slug"),
-        (lambda: check("scalar", "b4-h16-n65536-d128-fp16-full", on="cpu"), ValueError, "takes this CPU about"),
+        (lambda: check("attention/scalar", 3), TypeError, "problems: got 3, expected slugs"),
+        (lambda: check("attention/scalar", [3]), TypeError, r"problems: got \[3\], expected slugs"),
+        (lambda: check("attention/scalar", on="cpu", tile=3), TypeError, "tile: got 3, expected a slug"),
+        (
+            lambda: check("attention/scalar", "b4-h16-n65536-d128-fp16-full", on="cpu"),
+            ValueError,
+            "takes this CPU about",
+        ),
+        (lambda: check("xor_swizzle"), ValueError, "attention/xor_swizzle or gemm/xor_swizzle"),
         (lambda: check("xor_swizle"), ValueError, "got 'xor_swizle', expected a function"),
         (lambda: check(lambda: None), ValueError, "expected a function at the top level of a file"),
-        (lambda: check("scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
-        (lambda: check("scalar", on="tpu"), ValueError, "on: got 'tpu', expected gpu or cpu"),
-        (lambda: bench("scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
-        (lambda: bench("scalar", mode="fast"), ValueError, "mode: got 'fast', expected one of burst"),
-        (lambda: bench("scalar", backends=["hip"]), ValueError, "backends: got 'hip', expected some of cuda"),
+        (lambda: check("attention/scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
+        (lambda: check("attention/scalar", on="tpu"), ValueError, "on: got 'tpu', expected gpu or cpu"),
+        (lambda: bench("attention/scalar", "b1"), ValueError, "problem: got 'b1', expected a slug"),
+        (lambda: bench("attention/scalar", mode="fast"), ValueError, "mode: got 'fast', expected one of burst"),
+        (lambda: bench("attention/scalar", backends=["hip"]), ValueError, "backends: got 'hip', expected some of cuda"),
     ],
 )
 def test_bad_input_ends_in_a_sentence(call, error: type[Exception], said: str) -> None:  # type: ignore[no-untyped-def]
@@ -88,7 +93,10 @@ def test_bad_input_ends_in_a_sentence(call, error: type[Exception], said: str) -
 
 def test_without_a_gpu_it_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for call, what in ((lambda: bench("scalar"), "bench"), (lambda: check("scalar", on="gpu"), "check(on='gpu')")):
+    for call, what in (
+        (lambda: bench("attention/scalar"), "bench"),
+        (lambda: check("attention/scalar", on="gpu"), "check(on='gpu')"),
+    ):
         with pytest.raises(RuntimeError, match=f"^{re.escape(what)} needs a GPU: torch sees none"):
             call()
 

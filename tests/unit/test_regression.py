@@ -24,7 +24,7 @@ pytest.importorskip("pytest_benchmark")
 Row = dict[str, Any]
 PROBLEM = synthetic.PROBLEMS[0]
 BEST = tiles.best_tile("xor_swizzle", "cuda", PROBLEM, "h200")
-REFERENCE = techniques.reference_tile(techniques.get("xor_swizzle"), PROBLEM.head_dim)
+REFERENCE = techniques.reference_tile(techniques.get("attention/xor_swizzle"), PROBLEM.head_dim)
 SELECTED = "cuda and d128 and (xor_swizzle and full or large_tile and causal or mma_ldmatrix and full)"
 
 

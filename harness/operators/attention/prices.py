@@ -94,7 +94,7 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
     has_floats = (gap.FLOATS, TRITON) in beside
 
     def takes(kernel: str) -> bool:
-        return techniques.unsupported(techniques.get(kernel), "cuda", problem, tile) is None
+        return techniques.unsupported(techniques.at(kernel, problem), "cuda", problem, tile) is None
 
     def lacks(kernel: str) -> str:
         if kernel != gap.LACKING or not has_integers:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import ladder_of
+from harness.catalog.techniques import check_capability
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Scalars, Tensors
 
@@ -307,14 +307,3 @@ def reach(tensor: Tensor) -> int:
     """Bytes from the first element to the end of the last one. Strides are not negative in PyTorch."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size()
-
-
-def check_capability(technique: Technique | None, capability: tuple[int, int] | None) -> None:
-    """Refuses a GPU without the technique's instructions; where one of both is not known, none."""
-    if technique is None or capability is None or capability[0] in (majors := ladder_of(technique).capabilities):
-        return
-    got = f"{capability[0]}.{capability[1]}"
-    expected = ", ".join(f"{major}.x" for major in majors)
-    age = "too old" if capability[0] < min(majors) else "without these instructions"
-    got = f"compute capability {got}, {age} for {technique.name} ({technique.ladder})"
-    raise _wrong("GPU", got, f"one of {expected}", "`twinkernels list` shows what runs where")

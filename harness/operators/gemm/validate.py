@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.catalog.entries import Technique
-from harness.catalog.techniques import ladder_of
+from harness.catalog.techniques import check_capability
 from harness.operators.gemm.arguments import input_specs, output_specs
 from harness.operators.gemm.inputs import DTYPES
 from harness.operators.gemm.problem import Problem
@@ -39,12 +39,7 @@ def validate(
             raise ValueError(
                 f"c: got memory that overlaps {name}, expected memory of its own; allocate it with torch.empty"
             )
-    if technique is not None and capability is not None and capability[0] not in ladder_of(technique).capabilities:
-        expected = ", ".join(f"{major}.x" for major in ladder_of(technique).capabilities)
-        raise ValueError(
-            f"GPU: got compute capability {capability[0]}.{capability[1]}, expected one of {expected} for "
-            f"{technique.name}; `twinkernels list` shows what runs where"
-        )
+    check_capability(technique, capability)
 
 
 def _check(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness.catalog import techniques
 from reports.data.dataset import Dataset
 from reports.data.names import LANGUAGES, cell_title
 from reports.facts import counters
@@ -100,7 +101,7 @@ def state(said: Said) -> tuple[str, str]:
 def command(found: answer.Answer) -> str:
     """What times the bars of our own kernels."""
     best = [found.best(language).point.row for language in ("cuda", "triton", "gluon")]
-    names = dict.fromkeys(row.technique for row in best if row)
+    names = dict.fromkeys(techniques.shown(techniques.at(row.technique, found.problem)) for row in best if row)
     return f"twinkernels bench {' '.join(names)} --problem {found.problem.slug}"
 
 

@@ -17,6 +17,8 @@ from tests.support import wrong_kernels
 from tests.support.launches import gate
 from tests.support.wrong_kernels import Tiled
 
+pytestmark = pytest.mark.slow
+
 
 def finds(kernel: Tiled, problems: tuple[Problem, ...] = WITHOUT_GPU.problems) -> bool:
     return not all(
@@ -124,7 +126,7 @@ def test_other_lengths_find_what_whole_tiles_do_not(kernel: type[Tiled]) -> None
     assert finds(kernel(), OPERATOR.other_problems)
 
 
-@pytest.mark.parametrize("block_n", [64, *(pytest.param(size, marks=pytest.mark.slow) for size in (16, 128, 256))])
+@pytest.mark.parametrize("block_n", [64, 16, 128, 256])
 def test_a_right_kernel_is_right_on_a_cpu(block_n: int) -> None:
     kernel = Tiled()
     kernel.block_n = block_n

@@ -15,7 +15,7 @@ from harness.catalog import sources, techniques
 from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import validate
 
-SCALAR = techniques.get("scalar")
+SCALAR = techniques.get("attention/scalar")
 GENERAL = replace(SCALAR, general=True)
 
 

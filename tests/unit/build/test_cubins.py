@@ -367,7 +367,7 @@ def test_declared_sizes_are_read_from_the_ptx() -> None:
 
 
 def test_a_version_has_the_file_the_limits_the_tile_and_the_environment_of_its_language() -> None:
-    flagship = techniques.get("flagship")
+    flagship = techniques.get("attention/flagship")
     assert sources.kernel_file("gluon@3.9.0", flagship.path) == sources.kernel_file("gluon", flagship.path)
     asked = ["triton@3.9.0", "triton_native@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]
     assert sources.series(asked, flagship.path) == ["triton@3.9.0", "gluon@3.9.0", "tlx@3.8.0"]

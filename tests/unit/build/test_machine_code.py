@@ -158,7 +158,7 @@ def test_a_file_without_machine_code_is_refused(tmp_path: Path) -> None:
 
 
 def case(backend: str, name: str = "mma_ldmatrix") -> Case:
-    tile = techniques.reference_tile(techniques.get(name), 64)
+    tile = techniques.reference_tile(techniques.of_qualified(name), 64)
     return Case("test", name, backend, Problem.square(2, 2, 256, 64), tile)
 
 

@@ -27,7 +27,7 @@ def experiment(article: Article):
 def test_every_cell_is_one_that_both_languages_take(article: Article) -> None:
     for problem, name, tile in experiment(article).cells:
         for backend in ("cuda", "triton"):
-            assert techniques.unsupported(techniques.get(name), backend, problem, tile) is None
+            assert techniques.unsupported(techniques.of_qualified(name), backend, problem, tile) is None
 
 
 def test_the_gate_takes_every_distribution(article: Article) -> None:
@@ -44,6 +44,7 @@ def test_every_step_is_a_case_of_its_own_in_both_languages(article: Article) -> 
     assert {case.problem for case in cases if case.backend == "sdpa_cudnn"} == {s.problem for s in article.shapes}
 
 
+@pytest.mark.slow
 def test_the_fastest_recorded_rung_is_one_that_the_experiment_asks_for(article: Article) -> None:
     """Or a fresh run could not show what the page calls the best."""
     rows = results.newest(results.read_recorded(sources.ROOT / "reports/recorded", "h200", article.name))
@@ -81,7 +82,7 @@ def test_a_change_of_the_tile_stands_alone(article: Article) -> None:
         assert before is not None
         if step.technique == before.technique or step.tile == before.tile:
             continue
-        only_tile = techniques.get(step.technique).tile.get(article.problem.head_dim) == step.tile
+        only_tile = techniques.of_qualified(step.technique).tile.get(article.problem.head_dim) == step.tile
         assert only_tile or (step.tile.block_m, step.tile.block_n) == (before.tile.block_m, before.tile.block_n)
 
 

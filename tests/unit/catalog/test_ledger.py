@@ -118,7 +118,7 @@ def test_the_narrow_tile_has_the_width_and_the_stages_of_the_flagships() -> None
         assert best
         if problem.head_dim == 128:
             assert (best.block_n, best.stages) == (ledger.NARROW.block_n, ledger.NARROW.stages)
-            assert techniques.unsupported(techniques.get("flagship"), "cuda", problem, ledger.NARROW) is None
+            assert techniques.unsupported(techniques.get("attention/flagship"), "cuda", problem, ledger.NARROW) is None
 
 
 def test_a_run_of_triton_alone_is_of_triton_alone() -> None:

@@ -12,16 +12,25 @@ from harness.catalog.cases import Case
 from harness.operators.attention.problem import Problem
 
 
-def test_a_bare_name_is_the_first_operators_and_else_the_error_lists_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    scalar = techniques.get("scalar")
-    assert techniques.get("attention/scalar") is scalar
-    others = [replace(scalar, name=name, operator=of) for name in ("scalar", "rows") for of in ("conv", "fft")]
+def test_a_name_that_several_operators_have_needs_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    exp2 = techniques.get("exp2_softmax")
+    assert techniques.get("attention/exp2_softmax") is exp2
+    assert (techniques.shown(exp2), techniques.key(exp2)) == ("exp2_softmax", "exp2_softmax")
+    others = [replace(exp2, name=name, operator=of) for name in ("exp2_softmax", "rows") for of in ("conv", "fft")]
     monkeypatch.setattr(techniques, "_others", others)
-    assert techniques.get("scalar") is scalar
-    assert techniques.get("conv/scalar") is others[0]
-    assert [techniques.shown(one) for one in (scalar, others[0])] == ["scalar", "conv/scalar"]
-    with pytest.raises(KeyError, match="got 'rows', expected one of conv/rows, fft/rows"):
+    assert techniques.get("conv/exp2_softmax") is others[0]
+    assert techniques.shown(exp2) == "attention/exp2_softmax"
+    assert [techniques.key(one) for one in (exp2, others[0])] == ["exp2_softmax", "conv/exp2_softmax"]
+    assert techniques.of_qualified("exp2_softmax") is exp2, "as recorded rows and the lock call it"
+    three = "attention/exp2_softmax or conv/exp2_softmax or fft/exp2_softmax"
+    with pytest.raises(ValueError, match=f"got 'exp2_softmax', expected {three}"):
+        techniques.get("exp2_softmax")
+    with pytest.raises(ValueError, match="got 'rows', expected conv/rows or fft/rows"):
         techniques.get("rows")
+
+
+def test_a_problem_says_the_operator_of_a_name() -> None:
+    scalar = techniques.get("attention/scalar")
     problem = Problem.square(1, 1, 128, 64)
     assert techniques.at("scalar", problem) is scalar, "the problem says the operator"
     assert Case("x", "attention/scalar", "cuda", problem, None).technique == "scalar"

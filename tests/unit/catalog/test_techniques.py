@@ -34,7 +34,7 @@ def test_a_head_dim_that_a_rung_has_no_tile_for_is_declined(technique: technique
             assert techniques.grid(technique, backend, problem) == ()
 
 
-HOPPER = techniques.get("producer_consumer")
+HOPPER = techniques.get("attention/producer_consumer")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_gluon_holds_what_its_registers_and_its_count_of_warps_allow() -> None:
     three, square = Tile(192, 128, 2, 12), Tile(128, 128, 2, 8)
 
     def said(name: str, tile: Tile) -> str:
-        return techniques.unsupported(techniques.get(name), "gluon", Problem.square(1, 1, 4096, 128), tile) or ""
+        return (
+            techniques.unsupported(techniques.of_qualified(name), "gluon", Problem.square(1, 1, 4096, 128), tile) or ""
+        )
 
     assert "powers of two: warps must be 4 or 8" in said("wgmma", three)
     assert "the next scores" in said("overlapped_softmax", three)
@@ -89,7 +91,7 @@ def test_gluon_holds_what_its_registers_and_its_count_of_warps_allow() -> None:
     assert "49152 at most" in said("softmax_lock", Tile(256, 128, 2, 8))
     assert "shared memory" in said("softmax_lock", Tile(256, 64, 6, 8))
     for name in ("producer_consumer", "overlapped_softmax", "flagship"):
-        grid = techniques.grid(techniques.get(name), "gluon", Problem.square(1, 1, 4096, 128))
+        grid = techniques.grid(techniques.of_qualified(name), "gluon", Problem.square(1, 1, 4096, 128))
         assert {tile.warps for tile in grid} >= {8, 12}
 
 
@@ -97,7 +99,7 @@ def test_another_triton_is_tuned_over_the_grid_of_the_installed_one_and_tlx_over
     problem = Problem.square(4, 16, 4096, 64)
 
     def grid(backend: str) -> tuple[Tile, ...]:
-        return techniques.grid(techniques.get("flagship"), backend, problem)
+        return techniques.grid(techniques.get("attention/flagship"), backend, problem)
 
     assert len(grid("gluon")) > 4
     assert grid("gluon") == grid("gluon@3.9.0") == grid("tlx@3.8.0") == grid("tlx")
@@ -109,7 +111,7 @@ def test_another_triton_is_tuned_over_the_grid_of_the_installed_one_and_tlx_over
 
 
 def test_every_tile_that_the_flagship_is_tuned_over_has_the_registers_and_the_stages() -> None:
-    flagship = techniques.get("flagship")
+    flagship = techniques.get("attention/flagship")
 
     def grid(head_dim: int, *, causal: bool) -> set[str]:
         problem = Problem.square(4, 16, 4096, head_dim, causal=causal)
@@ -127,7 +129,7 @@ def test_a_tile_whose_output_has_no_room_is_declined() -> None:
     problem = Problem.square(4, 8, 4096, 256)
 
     def said(tile: Tile) -> str:
-        return techniques.unsupported(techniques.get("flagship"), "cuda", problem, tile) or ""
+        return techniques.unsupported(techniques.get("attention/flagship"), "cuda", problem, tile) or ""
 
     assert said(Tile(128, 80, 2, 8)) == said(Tile(128, 48, 2, 8)) == ""  # V holds O; two buffers of Q do
     assert "each warpgroup stages O in a stage of V" in said(Tile(128, 48, 3, 8))
@@ -151,7 +153,7 @@ def test_a_rung_says_whether_its_tile_changes_too(technique: Technique) -> None:
 
 
 def _program(name: str) -> str:
-    while other := sources.same_program(techniques.get(name).path, "triton"):
+    while other := sources.same_program(techniques.of_qualified(name).path, "triton"):
         name = other
     return name
 

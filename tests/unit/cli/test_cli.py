@@ -114,7 +114,7 @@ def test_a_build_says_what_it_left_out_and_why(monkeypatch: pytest.MonkeyPatch) 
         {"status": "unsupported", "reason": f"full attention only; got tile 64x64, problem {n}"} for n in range(2)
     ]
     monkeypatch.setattr("harness.cli.inspecting.inspected", lambda cells: [{"status": "passed"}, *declined])
-    code, output = invoke("build", "scalar", "--backend", "cuda")
+    code, output = invoke("build", "attention/scalar", "--backend", "cuda")
     assert (code, output.splitlines()) == (0, ["1 of 3 compiled", "2 declined: full attention only"])
 
 
@@ -168,9 +168,9 @@ def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.Monke
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     asked = []
     monkeypatch.setattr("harness.cli.spreading.spread", lambda work, *rest: asked.append(work) or [])
-    assert invoke("run", "ladder", "--cluster", "auto")[0] == 0
-    assert [list(work.arguments) for work in asked] == [["-m", "harness", "run", "ladder"]]
-    assert invoke("run", "ladder", "--gpus", "all")[1].startswith("this command needs a GPU")
+    assert invoke("run", "attention/ladder", "--cluster", "auto")[0] == 0
+    assert [list(work.arguments) for work in asked] == [["-m", "harness", "run", "attention/ladder"]]
+    assert invoke("run", "attention/ladder", "--gpus", "all")[1].startswith("this command needs a GPU")
 
 
 def test_ncu_counts_at_the_tile_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +208,9 @@ def test_inspect_takes_a_tile_and_writes_nothing(monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setattr(output, "RUNS", tmp_path)
     slug = "128x128-s2-w8-fused_switch1"
-    said = invoke("inspect", "flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", slug)[1]
+    said = invoke("inspect", "attention/flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", slug)[1]
     assert ("compiling 1 kernel;" in said, tiles, list(tmp_path.iterdir())) == (True, [slug], [])
-    assert "tile: got '128', expected a slug such as" in invoke("inspect", "scalar", "--tile", "128")[1]
+    assert "tile: got '128', expected a slug such as" in invoke("inspect", "attention/scalar", "--tile", "128")[1]
 
 
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
 
     monkeypatch.setattr("harness.measure.runner.run", run)
     status = "unsupported"
-    code, output = invoke("check", "scalar", "--on", "cpu", "--backend", "cuda", "--backend", "triton")
+    code, output = invoke("check", "attention/scalar", "--on", "cpu", "--backend", "cuda", "--backend", "triton")
     assert code == 0
     assert output.endswith("declined: no CPU runtime\n  by scalar cuda\n")
     assert asked["on"] == "cpu"
@@ -235,13 +235,13 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
     assert asked["experiment"].backends == ("cuda", "triton")
     assert [problem.dtype for problem in asked["experiment"].problems].count("bf16") == 1, "for the CUDA twins"
     status = "wrong"
-    assert invoke("check", "scalar", "--on", "cpu")[0] == 1
+    assert invoke("check", "attention/scalar", "--on", "cpu")[0] == 1
 
 
 def test_shards_share_the_problems_and_write_files_of_their_own(ran: Ran) -> None:
-    problems = options.load_experiment("ladder").problems
+    problems = options.load_experiment("attention/ladder").problems
     for shard in ("1/3", "2/3", "3/3"):
-        assert invoke("run", "ladder", "--shard", shard)[0] == 0
+        assert invoke("run", "attention/ladder", "--shard", shard)[0] == 0
     (first, one), (_, two), (_, three) = ran
     assert first.problems == (problems[0], problems[3])
     assert sorted(p for experiment, _ in ran for p in experiment.problems) == sorted(problems)
@@ -268,9 +268,11 @@ def test_the_report_takes_no_run_that_was_asked_in_passing(monkeypatch: pytest.M
     monkeypatch.setattr("harness.measure.runner.run", run)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
-    invoke("check", "scalar", "--problem", "b1-h1-n8192-d128-fp16-full")  # a typo's timeout was on scalar's page
-    invoke("bench", "scalar")
-    invoke("run", "ladder")
+    invoke(
+        "check", "attention/scalar", "--problem", "b1-h1-n8192-d128-fp16-full"
+    )  # a typo's timeout was on scalar's page
+    invoke("bench", "attention/scalar")
+    invoke("run", "attention/ladder")
     assert set(wrote) == {"correctness", "bench", "ladder"}
     assert results.fresh_runs(tmp_path) == [wrote["ladder"]]
     assert wrote["bench"].parent == wrote["correctness"].parent == tmp_path / results.ONE_OFF
@@ -292,7 +294,7 @@ def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: 
     monkeypatch.setattr(
         "harness.cli.measuring.announce", lambda *_, **__: inherited.append(os.environ["TRITON_PTXAS_PATH"])
     )
-    assert invoke("run", "ladder", "--ptxas", "shared")[0] == 0
+    assert invoke("run", "attention/ladder", "--ptxas", "shared")[0] == 0
     assert inherited == ["/nvcc/ptxas"], "by workers"
     assert os.environ.get("TRITON_PTXAS_PATH") != "/nvcc/ptxas"  # what runs later in this process does not
     ((experiment, rest),) = ran
@@ -301,17 +303,17 @@ def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: 
 
 
 def test_correctness_on_a_cpu_is_what_it_names_for_a_cpu(ran: Ran) -> None:
-    assert invoke("run", "correctness", "--on", "cpu")[0] == 0
+    assert invoke("run", "attention/correctness", "--on", "cpu")[0] == 0
     ((experiment, _),) = ran
-    assert experiment.problems == options.load_experiment("correctness", "cpu").problems
+    assert experiment.problems == options.load_experiment("attention/correctness", "cpu").problems
     assert max(problem.flops for problem in experiment.problems) < 1e8
 
 
 def test_bench_takes_every_distribution_and_names_its_options(ran: Ran) -> None:
-    assert invoke("bench", "scalar", "--peer", "sdpa_math")[0] == 0
+    assert invoke("bench", "attention/scalar", "--peer", "sdpa_math")[0] == 0
     ((experiment, _),) = ran
     assert (experiment.distributions, experiment.peers) == (tuple(DISTRIBUTIONS), ("sdpa_math",))
-    code, output = invoke("bench", "scalar", "--peer", "fa5")
+    code, output = invoke("bench", "attention/scalar", "--peer", "fa5")
     assert (code, "--peer: got 'fa5'" in output) == (2, True)
 
 
@@ -321,7 +323,7 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
     asked: list[dict[str, object]] = []
     monkeypatch.setattr("harness.rows.compare.main", lambda base, new, records, **options: asked.append(options) or 1)
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl"))[0] == 1
-    options = ("--technique", "scalar", "--json")
+    options = ("--technique", "attention/scalar", "--json")
     assert invoke("compare", *options, str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
     assert (asked[0]["techniques"], asked[0]["as_json"]) == ((), False)
     assert (asked[1]["techniques"], asked[1]["as_json"]) == (("scalar",), True)
@@ -364,7 +366,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
         "kind": "gate",
         "technique": "scalar",
         "backend": "cuda",
-        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
         "status": status,
         "reason": "because",
     }
@@ -426,14 +428,14 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("harness.measure.runner.Run.gate", gate)
     monkeypatch.setattr("reports.build.build", build)
     first = "['technique/scalar.html']"
-    code, output = invoke("report", "scalar")
+    code, output = invoke("report", "attention/scalar")
     assert code == 0
     assert {"scalar cuda", "scalar triton", "gate of scalar cuda", "gate of scalar triton", "heads"} < set(done)
     assert done.index("scalar cuda") < done.index(first) < done.index("gate of scalar cuda") < done.index("pages")
     assert str(tmp_path / "site" / "technique" / "scalar.html") in output
     files = sorted(runs.iterdir())
     done.clear()
-    code, output = invoke("report", "scalar")
+    code, output = invoke("report", "attention/scalar")
     assert (code, done) == (0, [first, "heads", "pages"])
     assert sorted(runs.iterdir()) == files, "a report with nothing to do leaves no run behind"
     assert re.search(r"scalar +triton +[1-9]", output), "what was done before is shown too"
@@ -441,16 +443,16 @@ def test_a_second_report_does_only_what_changed(tmp_path: Path, monkeypatch: pyt
 
     sha256 = sources.source_sha256
     monkeypatch.setattr(sources, "source_sha256", lambda *name: "1" * 64 if name[0] == "cuda" else sha256(*name))
-    assert invoke("report", "scalar")[0] == 0
+    assert invoke("report", "attention/scalar")[0] == 0
     assert {"scalar cuda", "gate of scalar cuda", "pages"} < set(done)
     assert not {"scalar triton", "gate of scalar triton"} & set(done)
 
 
 def test_ctrl_c_exits_with_130_at_once(tmp_path: Path) -> None:
-    problems = options.load_experiment("ladder").problems[:4]
+    problems = options.load_experiment("attention/ladder").problems[:4]
     chosen = [word for problem in problems for word in ("--problem", problem.slug)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "harness", "inspect", "scalar", "--backend", "cuda", *chosen],
+        [sys.executable, "-m", "harness", "inspect", "attention/scalar", "--backend", "cuda", *chosen],
         cwd=CHECKOUT,
         env={**os.environ, "TWINKERNELS_CACHE": str(tmp_path)},
         stdout=subprocess.DEVNULL,
@@ -513,7 +515,9 @@ def test_an_import_that_catches_everything_does_not_catch_ctrl_c(tmp_path: Path)
 
 
 def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
-    cells = survey.cells(["scalar"], techniques.TWINS, [options.load_experiment("ladder").problems[0]])
+    cells = survey.cells(
+        ["attention/scalar"], techniques.TWINS, [options.load_experiment("attention/ladder").problems[0]]
+    )
     series = {(case.backend, arch) for case, arch in cells}
     assert ("triton_native", "sm_90a") in series
     assert ("triton_native", "sm_80") not in series, "the same program as triton"
@@ -521,8 +525,8 @@ def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
 
 
 def test_a_declined_cell_says_why() -> None:
-    problem = options.load_experiment("ladder").problems[0]
-    cell = Case("inspect", "scalar", "cuda", problem, techniques.Tile(48, 48)), "sm_90a"
+    problem = options.load_experiment("attention/ladder").problems[0]
+    cell = Case("inspect", "attention/scalar", "cuda", problem, techniques.Tile(48, 48)), "sm_90a"
     ((_, fields),) = survey.inspect([cell])
     row = survey.row(cell, fields)
     assert (row["status"], "multiples of the tile" in row["reason"]) == ("unsupported", True)
@@ -625,7 +629,7 @@ def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
         "kind": "gate",
         "technique": "scalar",
         "backend": "cuda\x1b[1m",
-        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
         "status": "unsupported",
         "reason": evil,
     }
@@ -680,12 +684,15 @@ def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPa
         "kind": "gate",
         "technique": "scalar",
         "backend": "cuda",
-        "problem": options.load_experiment("ladder").problems[0].to_dict(),
+        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
         "status": "unsupported",
         "reason": reason,
     }
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [row] if reason else [])
-    for arguments in (("check", "scalar", "--on", "cpu"), ("check", "scalar", "--on", "cpu", "--json")):
+    for arguments in (
+        ("check", "attention/scalar", "--on", "cpu"),
+        ("check", "attention/scalar", "--on", "cpu", "--json"),
+    ):
         code, said = invoke(*arguments)
         assert code == 3
         assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
@@ -698,12 +705,16 @@ def test_a_check_of_what_its_file_of_rows_holds_ends_as_those_rows_say(
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [])
     slug, file = "b1-h1-n64-d64-fp16-full", tmp_path / "r.jsonl"
     row = {"kind": "gate", "on": "cpu", "technique": "scalar", "problem": Problem.parse(slug).to_dict()}
-    row |= {"tile": techniques.reference_tile(techniques.get("scalar"), 64).to_dict(), "status": "passed"}
+    row |= {"tile": techniques.reference_tile(techniques.get("attention/scalar"), 64).to_dict(), "status": "passed"}
     rows = [
-        row | {"backend": language, "source_sha256": sources.source_sha256(language, techniques.get("scalar").path)}
+        row
+        | {
+            "backend": language,
+            "source_sha256": sources.source_sha256(language, techniques.get("attention/scalar").path),
+        }
         for language in ("cuda", "triton")
     ]
-    arguments = ("check", "scalar", "--on", "cpu", "--problem", slug, "--rows", str(file))
+    arguments = ("check", "attention/scalar", "--on", "cpu", "--problem", slug, "--rows", str(file))
     for last, expected in (({}, 0), ({"status": "wrong", "reason": "two"}, 1)):
         earlier = rows[0] | {"source_sha256": "0" * 64, "status": "wrong", "reason": "of another source"}
         file.write_text("".join(json.dumps(one) + "\n" for one in (earlier, rows[0], rows[1] | last)))
@@ -721,7 +732,7 @@ def test_a_failure_names_the_file_of_what_kernels_printed(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("harness.measure.runner.run", run)
     monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
-    code, said = invoke("check", "scalar", "--on", "cpu")
+    code, said = invoke("check", "attention/scalar", "--on", "cpu")
     (log,) = tmp_path.rglob("*.log")
     assert (code, f"{log} has what kernels printed" in said) == (1, True), said
 
@@ -773,10 +784,10 @@ def test_bench_names_the_file_of_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [timed("passed")[1]])
     monkeypatch.setattr("harness.cli.measuring.require_gpu", lambda: None)
     monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
-    code, said = invoke("bench", "scalar")
+    code, said = invoke("bench", "attention/scalar")
     assert code == 0, said
     assert re.search(rf"{tmp_path}/runs/one-off/[-0-9]+bench.jsonl has the rows", said), said
-    json.loads(invoke("bench", "scalar", "--json")[1])
+    json.loads(invoke("bench", "attention/scalar", "--json")[1])
 
 
 def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None:
@@ -850,7 +861,7 @@ def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, co
     said = invoke("list")[1]
     assert "…" not in said
     assert all(re.search(rf"\b{name}\b", said) for name in (*NAMES, *options.experiments()))
-    problem = options.load_experiment("ladder").problems[0]
+    problem = options.load_experiment("attention/ladder").problems[0]
     row = {"kind": "timing", "technique": NAMES[-1], "backend": "triton_native", "problem": problem.to_dict()}
     row |= {"tile": {"block_m": 128, "block_n": 128, "stages": 2, "warps": 8}, "samples_ms": [1.0], "status": "passed"}
     for show in (tables.timings, tables.gates):
@@ -863,14 +874,14 @@ def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, co
 
 
 def timed(status: str = "passed") -> list[dict]:
-    problem = options.load_experiment("ladder").problems[0]
+    problem = options.load_experiment("attention/ladder").problems[0]
     about = {"on": "gpu", "technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "status": status}
     about["tile"] = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
     time = {**about, "kind": "timing", "mode": "burst", "samples_ms": [2.0, 4.0, 3.0], "reason": 'a "b", c'}
     return [{"kind": "environment", "id": "x"}, {**about, "kind": "gate"}, time]
 
 
-@pytest.mark.parametrize("command", [("bench", "scalar"), ("run", "ladder")])
+@pytest.mark.parametrize("command", [("bench", "attention/scalar"), ("run", "attention/ladder")])
 def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, ran: Ran, command: tuple[str, str]) -> None:
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: timed())
     done = CliRunner().invoke(cli.app, (*command, "--json"))
@@ -913,7 +924,7 @@ def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest
         assert invoke("bench", file, *arguments)[0] == 0
     best, named = ([case.technique or case.backend for case in rest["selected"]] for _, rest in ran)
     assert (best[:2], best[-1], len(best)) == (["sdpa_cudnn", "sdpa_flash"], "own", 6)
-    assert {techniques.get(name).ladder for name in best[2:5]} == {"hopper"}
+    assert {techniques.of_qualified(name).ladder for name in best[2:5]} == {"hopper"}
     assert named == ["fa3", "xor_swizzle", "own"]
 
 
@@ -928,9 +939,9 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     monkeypatch.setattr("harness.measure.tune.select", lambda path, problems: "table.toml")
     lengths = [word for length in (4096, 8192) for word in ("--problem", f"b4-h16-n{length}-d128-bf16-full")]
     for arguments, words, kind in (
-        (("run", "ladder", "--replicates", "3"), ("run", "ladder"), "gate"),
-        (("run", "ladder", "--ptxas", "shared"), ("run", "ladder", "--ptxas", "shared"), "gate"),
-        (("tune", "scalar", *lengths), ("tune", "scalar", *lengths), "tune"),
+        (("run", "attention/ladder", "--replicates", "3"), ("run", "attention/ladder"), "gate"),
+        (("run", "attention/ladder", "--ptxas", "shared"), ("run", "attention/ladder", "--ptxas", "shared"), "gate"),
+        (("tune", "attention/scalar", *lengths), ("tune", "attention/scalar", *lengths), "tune"),
     ):
         code, said = invoke(*arguments, "--gpus", "2")
         assert code == 0, said
@@ -946,8 +957,8 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         assert "no table is written" not in said
         work, (path, *_) = asked.pop()
         assert (work.arguments, path) == (("-m", "harness", *words), file)
-    assert "--gpus: got 'many', expected all or a number" in invoke("run", "ladder", "--gpus", "many")[1]
-    code, said = invoke("run", "correctness", "--on", "cpu", "--cluster", "auto")
+    assert "--gpus: got 'many', expected all or a number" in invoke("run", "attention/ladder", "--gpus", "many")[1]
+    code, said = invoke("run", "attention/correctness", "--on", "cpu", "--cluster", "auto")
     assert (code, "--on cpu: got it with --cluster, but" in " ".join(said.split())) == (2, True)
 
 
@@ -989,10 +1000,10 @@ def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPat
     asked: list = []
     monkeypatch.setattr("harness.measure.tune.tune", lambda *_, **rest: asked.append(rest))
     file = tmp_path / "rows.jsonl"
-    code, said = invoke("run", "ladder", "--shard", "1/3", "--rows", str(file))
+    code, said = invoke("run", "attention/ladder", "--shard", "1/3", "--rows", str(file))
     assert code == 0, said
     assert (ran[0][1]["path"], ran[0][1]["resume"]) == (file, True)
-    code, said = invoke("tune", "scalar", "--rows", str(file))
+    code, said = invoke("tune", "attention/scalar", "--rows", str(file))
     assert (code, asked) == (0, [{"resume": True}])
     assert "no table is written" in said
 
@@ -1000,17 +1011,17 @@ def test_a_run_continues_the_file_that_it_is_given(monkeypatch: pytest.MonkeyPat
 def test_bench_takes_a_tile_and_several_problems(ran: Ran) -> None:
     slugs = ("b1-h2-n512-d64-fp16-full", "b1-h2-n512-d128-bf16-causal")
     problems = [word for slug in slugs for word in ("--problem", slug)]
-    assert invoke("bench", "xor_swizzle", *problems, "--peer", "sdpa_flash", "--tile", "128x64-s1-w8")[0] == 0
+    assert invoke("bench", "attention/xor_swizzle", *problems, "--peer", "sdpa_flash", "--tile", "128x64-s1-w8")[0] == 0
     asked = ran[0][1]["selected"]
     assert {case.problem.slug for case in asked} == set(slugs)
     assert {case.tile.slug for case in asked if case.tile} == {"128x64-s1-w8"}
     assert {case.tile for case in asked if case.backend == "sdpa_flash"} == {None}
-    assert invoke("bench", "xor_swizzle", "--tile", "128")[0] == 2
+    assert invoke("bench", "attention/xor_swizzle", "--tile", "128")[0] == 2
 
 
 def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, said = invoke("inspect", "scalar", "--on", "gpu")
+    code, said = invoke("inspect", "attention/scalar", "--on", "gpu")
     assert (code, said) == (2, "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n")
     archs = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -1018,13 +1029,13 @@ def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "harness.cli.inspecting.inspected", lambda cells, ptxas: archs.extend(a for _, a in cells) or []
     )
-    invoke("inspect", "scalar", "--on", "gpu")
+    invoke("inspect", "attention/scalar", "--on", "gpu")
     assert set(archs) == {"sm_80"}
-    assert "--arch: got it with --on gpu" in invoke("inspect", "scalar", "--on", "gpu", "--arch", "sm_90a")[1]
+    assert "--arch: got it with --on gpu" in invoke("inspect", "attention/scalar", "--on", "gpu", "--arch", "sm_90a")[1]
 
 
 def test_no_problem_of_a_check_on_a_cpu_is_long() -> None:
-    small = options.load_experiment("correctness", "cpu")
+    small = options.load_experiment("attention/correctness", "cpu")
     assert max(map(effort.launch_seconds, of_experiment(small))) < 2
     for slug in ("b4-h16-n4096-d128-bf16-causal", "b1-h8k8-q16k65536-d64-fp16-full", "b2-h6k2-q300k200-d64-fp16-full"):
         problem = Problem.parse(slug)

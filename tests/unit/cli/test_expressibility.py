@@ -69,11 +69,12 @@ def test_missing_leaves_out_what_needs_a_triton_that_is_not_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": version == "3.9.0")
-    asked = compiled_by(monkeypatch, [], only_missing=True, name="cluster_multicast")
+    asked = compiled_by(monkeypatch, [], only_missing=True, name="attention/cluster_multicast")
     assert {version for claim, _, version in asked if claim.dialect != "cuda"} == {"3.9.0"}
     assert "needs triton 3.6.0; add --install" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rivals", [False, True])
 def test_the_whole_table_stands_without_the_compilers_that_are_not_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rivals: bool
@@ -108,7 +109,7 @@ def test_a_proof_that_was_missing_is_written_for_one_technique_too(monkeypatch: 
     monkeypatch.setattr(command, "written", lambda found: wrote.extend(each for each, _ in found) or [])
     for only_missing in (False, True):
         with pytest.raises(typer.Exit):
-            command.expressibility("cluster_multicast", triton=["3.6.0"], only_missing=only_missing)
+            command.expressibility("attention/cluster_multicast", triton=["3.6.0"], only_missing=only_missing)
         assert bool(wrote) is only_missing
 
 

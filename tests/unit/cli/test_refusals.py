@@ -30,14 +30,14 @@ def invoke(*arguments: str) -> tuple[int, str]:
 REFUSED = (
     ("check", "scalr"),
     ("check", "./mine.txt"),
-    ("check", "scalar", "--on", "gpu"),
+    ("check", "attention/scalar", "--on", "gpu"),
     ("bench", "scalr"),
-    ("bench", "scalar"),
-    ("inspect", "scalar", "--backend", "tritn"),
+    ("bench", "attention/scalar"),
+    ("inspect", "attention/scalar", "--backend", "tritn"),
     ("run", "lader"),
-    ("run", "ladder"),
+    ("run", "attention/ladder"),
     ("tune",),
-    ("sanitize", "scalar"),
+    ("sanitize", "attention/scalar"),
     ("report", "scalr"),
     ("show", "scalr"),
     ("diff", "scalr"),
@@ -78,15 +78,19 @@ def test_a_refusal_takes_half_a_second() -> None:
 @pytest.mark.parametrize(
     ("arguments", "got", "hint"),
     [
-        (("check", "cp_async"), "technique: got 'cp_async'", "did you mean cp_async_pipeline"),
+        (
+            ("check", "cp_async"),
+            "technique: got 'cp_async'",
+            "did you mean attention/cp_async_pipeline or gemm/cp_async_pipeline?",
+        ),
         (
             ("inspect", "zzz"),
             "technique: got 'zzz'",
-            "known: scalar, vectorized_loads, wmma ...; see `twinkernels list`",
+            "known: attention/scalar, attention/vectorized_loads, wmma ...; see `twinkernels list`",
         ),
-        (("inspect", "scalar", "--backend", "tritn"), "--backend: got 'tritn'", "did you mean triton"),
-        (("inspect", "scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
-        (("inspect", "scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
+        (("inspect", "attention/scalar", "--backend", "tritn"), "--backend: got 'tritn'", "did you mean triton"),
+        (("inspect", "attention/scalar", "--arch", "sm_90"), "--arch: got 'sm_90'", "sm_90a"),
+        (("inspect", "attention/scalar", "--problem", "big"), "got 'big'", "expected a slug such as"),
         (("check", "--problem", "b1-h1-n64-d64-bf16"), "got 'b1-h1-n64-d64-bf16'", "no mask, write causal or full"),
         (("check", "--problem", "b1-h1-n64-d64-fp8-full"), "its dtype is 'fp8'", "write fp16 or bf16"),
         (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
@@ -96,34 +100,50 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("inspect", "mine.cu"), "technique: got 'mine.cu'", "`twinkernels check FILE --report`"),
         (("check", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
         (("inspect", "fa3"), "technique: got 'fa3', a library", "`twinkernels bench --peer fa3`"),
-        (("run", "xor_swizzle"), "experiment: got 'xor_swizzle', a technique", "`twinkernels check xor_swizzle`"),
-        (("check", "xor_swizle"), "technique: got 'xor_swizle'", "did you mean xor_swizzle"),
+        (
+            ("run", "xor_swizzle"),
+            "experiment: got 'xor_swizzle', a technique",
+            "`twinkernels check attention/xor_swizzle`",
+        ),
+        (("check", "xor_swizle"), "technique: got 'xor_swizle'", "attention/xor_swizzle"),
+        (("show", "xor_swizzle"), "got 'xor_swizzle', expected", "attention/xor_swizzle or gemm/xor_swizzle"),
+        (("bench", "xor_swizzle", "large_tile"), "expected", "attention/xor_swizzle or gemm/xor_swizzle"),
+        (("expressibility", "xor_swizzle"), "expected", "attention/xor_swizzle or gemm/xor_swizzle"),
+        (("run", "ladder"), "experiment: got 'ladder', expected", "attention/ladder or gemm/ladder"),
         (("check", "--on", "tpu"), "'--on': 'tpu' is not one of", "'gpu', 'cpu'"),
-        (("inspect", "scalar", "--tile", "64x64"), "tile: got '64x64'", "it has no stages, write s2"),
-        (("inspect", "scalar", "--tile", "64x64-s1-4"), "tile: got '64x64-s1-4'", "its warps is '4', write w4"),
+        (("inspect", "attention/scalar", "--tile", "64x64"), "tile: got '64x64'", "it has no stages, write s2"),
+        (
+            ("inspect", "attention/scalar", "--tile", "64x64-s1-4"),
+            "tile: got '64x64-s1-4'",
+            "its warps is '4', write w4",
+        ),
         (("history", "cuda", "--gpu", "b9"), "--gpu: got 'b9'", "known: h100, h200"),
         (("expressibility", "--triton", "9.9.9"), "--triton: got '9.9.9'", "known: 3.6.0"),
-        (("build", "--experiment", "ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
+        (("build", "--experiment", "attention/ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),
         (("history", "cuda xor_swizzle", "trton"), "CELL: got 'trton'", "did you mean triton"),
         (("history", "fa5"), "CELL: got 'fa5'", "did you mean fa4"),
         (("history", "gluon@3.99.0"), "CELL: got 'gluon@3.99.0'", "did you mean gluon@3.9.0"),
         (("history", "cuda", "b4-h16-n4096-d128-bf16-casual"), "CELL: got 'casual'", "did you mean causal"),
         (("history", "zzz"), "CELL: got 'zzz'", "see `twinkernels list`"),
-        (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "did you mean ladder"),
+        (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "ladder"),
         (("history", "cuda", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "cuda", "--plot", "cell.png"), "--plot: got 'cell.png'", "ends in .svg"),
         (("history", "cuda", "--plot", "/proc/none/cell.svg"), "--plot: got '/proc/none'", "nothing can be written"),
-        (("run", "lader"), "experiment: got 'lader'", "did you mean ladder"),
+        (("run", "lader"), "experiment: got 'lader'", "ladder"),
         (("history", "cuda", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
-        (("run", "correctness", "--on", "cpu", "--backend", "cud"), "--backend: got 'cud'", "did you mean cuda"),
-        (("run", "correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
         (
-            ("run", "correctness", "--on", "cpu", "--shard", "1/9"),
+            ("run", "attention/correctness", "--on", "cpu", "--backend", "cud"),
+            "--backend: got 'cud'",
+            "did you mean cuda",
+        ),
+        (("run", "attention/correctness", "--on", "cpu", "--shard", "0/4"), "--shard: got '0/4'", "I from 1 to N"),
+        (
+            ("run", "attention/correctness", "--on", "cpu", "--shard", "1/9"),
             "--shard: got '1/9'",
             "N at most 5, the number of problems",
         ),
-        (("run", "ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
+        (("run", "attention/ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
@@ -137,30 +157,42 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("check", "scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
-        (("check", "xor_swizzle", "--tile", "32x64-s1-w4"), "checked at its own: xor_swizzle at 64x64-s1-w4"),
+        (("check", "attention/scalar", "--tile", "64x64-s1-w4"), "--tile: got it without a file"),
+        (
+            ("check", "attention/xor_swizzle", "--tile", "32x64-s1-w4"),
+            "checked at its own: attention/xor_swizzle at 64x64-s1-w4",
+        ),
         (("check", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
         (("bench", "mine.py:attend", "--tile", "64x64-s1-w4"), "tile: got 64x64-s1-w4, but mine.py:attend is a func"),
         (("check", "mine.py:attend", "--backend", "cuda"), "--backend: got it with mine.py:attend"),
         (("build", "--gpu", "h200"), "--gpu: got it without --experiment"),
         (("build", "--grid", "--gpu", "h200"), "--gpu: got it without --experiment"),
-        (("build", "--grid", "--experiment", "ladder"), "--experiment: got it with --grid"),
+        (("build", "--grid", "--experiment", "attention/ladder"), "--experiment: got it with --grid"),
         (("build", "--problem", "b1-h2-n64-d64-fp16-full"), "--problem: got it without --grid"),
         (("expressibility", "--rivals", "--triton", "3.6.0"), "--triton: got it with --rivals"),
         (("history", "cuda", "--csv", "--json"), "--csv: got it with --json"),
-        (("inspect", "scalar", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
-        (("inspect", "scalar", "--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"), "--arch, --ptxas: got it with"),
-        (("inspect", "scalar", "--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
-        (("inspect", "scalar", "--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
-        (("inspect", "scalar", "--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
-        (("inspect", "scalar", "--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
-        (("inspect", "scalar", "--ncu", "--on", "gpu"), "--on: got it with --ncu"),
-        (("run", "correctness", "--on", "cpu", "--replicates", "3"), "--replicates: got it with --on cpu"),
-        (("run", "correctness", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
-        (("check", "scalar", "--on", "cpu", "--backend", "triton_native"), "got 'triton_native', did you mean triton?"),
-        (("inspect", "scalar", "wmma", "--backend", "gluon"), "no kernel of scalar, wmma, but of direct_rescale"),
-        (("check", "xor_swizzle", "--on", "cpu", "--backend", "gluon"), "but Triton's interpreter does not"),
-        (("run", "ladder", "--rows", "x.log"), "expected a name such as run.jsonl"),
+        (("inspect", "attention/scalar", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (
+            ("inspect", "attention/scalar", "--on", "cpu", "--arch", "sm_80", "--ptxas", "bundled"),
+            "--arch, --ptxas: got it with",
+        ),
+        (("inspect", "attention/scalar", "--on", "cpu", "--backend", "triton"), "--backend: got it with --on cpu"),
+        (("inspect", "attention/scalar", "--on", "cpu", "--tile", "64x64-s1-w4"), "--tile: got it with --on cpu"),
+        (("inspect", "attention/scalar", "--ncu", "--arch", "sm_80"), "--arch: got it with --ncu"),
+        (("inspect", "attention/scalar", "--ncu", "--ptxas", "bundled"), "--ptxas: got it with --ncu"),
+        (("inspect", "attention/scalar", "--ncu", "--on", "gpu"), "--on: got it with --ncu"),
+        (("run", "attention/correctness", "--on", "cpu", "--replicates", "3"), "--replicates: got it with --on cpu"),
+        (("run", "attention/correctness", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
+        (
+            ("check", "attention/scalar", "--on", "cpu", "--backend", "triton_native"),
+            "got 'triton_native', did you mean triton?",
+        ),
+        (
+            ("inspect", "attention/scalar", "wmma", "--backend", "gluon"),
+            "no kernel of attention/scalar, wmma, but of direct_rescale",
+        ),
+        (("check", "attention/xor_swizzle", "--on", "cpu", "--backend", "gluon"), "but Triton's interpreter does not"),
+        (("run", "attention/ladder", "--rows", "x.log"), "expected a name such as run.jsonl"),
         (("history", "cuda", "--plot", "new/cell.svg"), "--plot: got 'new', where nothing can be written (No such"),
     ],
 )
@@ -181,26 +213,33 @@ def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch
     """Ray takes any number for what the host has."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    code, said = invoke("tune", "scalar", "--gpus", gpus)
+    code, said = invoke("tune", "attention/scalar", "--gpus", gpus)
     assert code == 2
     assert f"--gpus: got {gpus}, expected all or a number up to 1" in " ".join(said.replace("│", " ").split())
 
 
 def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for arguments in (("check", "--on", "gpu"), ("run", "ladder", "--on", "gpu")):
+    for arguments in (("check", "--on", "gpu"), ("run", "attention/ladder", "--on", "gpu")):
         missing = "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n"
         assert invoke(*arguments) == (2, missing)
 
 
 @pytest.mark.parametrize(
-    "arguments", [("bench", "scalar"), ("tune",), ("sanitize",), ("run", "ladder"), ("inspect", "scalar", "--ncu")]
+    "arguments",
+    [
+        ("bench", "attention/scalar"),
+        ("tune",),
+        ("sanitize",),
+        ("run", "attention/ladder"),
+        ("inspect", "attention/scalar", "--ncu"),
+    ],
 )
 def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. "
     without = (
-        "Without one: `twinkernels check --on cpu`, `twinkernels run correctness --on cpu`, or "
+        "Without one: `twinkernels check --on cpu`, `twinkernels run attention/correctness --on cpu`, or "
         "`python experiments/attention/ladder.py`, which prints what is recorded\n"
     )
     assert invoke(*arguments) == (2, missing + without)
@@ -212,11 +251,11 @@ def test_tools_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("harness.build.sanitizer_environment", without_sanitizers)
     missing = "--sanitize: sanitizers: got no libasan.so; install g++\n"
-    assert invoke("check", "scalar", "--on", "cpu", "--sanitize") == (2, missing)
+    assert invoke("check", "attention/scalar", "--on", "cpu", "--sanitize") == (2, missing)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("cuda_kernels.toolchain.find", lambda homes: None)
     missing = "ptxas: got shared without an nvcc; `twinkernels doctor` says how to get one\n"
-    assert invoke("run", "ladder", "--ptxas", "shared") == (2, missing)
+    assert invoke("run", "attention/ladder", "--ptxas", "shared") == (2, missing)
 
 
 @pytest.mark.parametrize(
@@ -305,22 +344,22 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         (("bench", "--peer", "fa5"), "--peer: got 'fa5'"),
         (("tune", "scalr"), "technique: got 'scalr'"),
         (("sanitize", "scalr"), "technique: got 'scalr'"),
-        (("run", "ladder", "--backend", "cud"), "--backend: got 'cud'"),
-        (("run", "ladder", "--shard", "9/9"), "--shard: got '9/9'"),
-        (("run", "ladder", "--gpus", "two"), "--gpus: got 'two'"),
-        (("run", "ladder", "--cluster", ""), "--cluster: got '', expected auto"),
+        (("run", "attention/ladder", "--backend", "cud"), "--backend: got 'cud'"),
+        (("run", "attention/ladder", "--shard", "9/9"), "--shard: got '9/9'"),
+        (("run", "attention/ladder", "--gpus", "two"), "--gpus: got 'two'"),
+        (("run", "attention/ladder", "--cluster", ""), "--cluster: got '', expected auto"),
         (("tune", "--cluster", "local"), "--cluster: got 'local', expected auto"),
         (
-            ("run", "ladder", "--cluster", "10.0.0.1"),
+            ("run", "attention/ladder", "--cluster", "10.0.0.1"),
             "expected auto, for a cluster of which this host is a node, or HOST:PORT",
         ),
         (("tune", "--cluster", ":6379"), "--cluster: got ':6379'"),
         (("tune", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'"),
-        (("run", "ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
-        (("run", "ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
+        (("run", "attention/ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
+        (("run", "attention/ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
         (("sanitize", "--tile", "256"), "got '256'"),
         (("sanitize", "--planted", "--tile", "64x64-s1-w4"), "--tile: got it with --planted"),
-        (("check", "SCALAR"), "did you mean scalar"),
+        (("check", "SCALAR"), "did you mean attention/scalar or gemm/scalar"),
         (("history", ""), "CELL: got no word"),
     ],
 )
@@ -361,18 +400,18 @@ def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
     ran = []
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: ran.append(rest) or [])
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b4-h16k4-n4096-d128-bf16-causal")
+    code, said = invoke("check", "attention/scalar", "--on", "cpu", "--problem", "b4-h16k4-n4096-d128-bf16-causal")
     assert (code, ran) == (2, [])
-    large = ("inspect", "scalar", "--on", "cpu", "--problem", "b64-h64-n65536-d64-fp16-full")
+    large = ("inspect", "attention/scalar", "--on", "cpu", "--problem", "b64-h64-n65536-d64-fp16-full")
     assert "takes this CPU about" in invoke(*large)[1]
     like = re.search(r"expected one such as (\S+),", said)
     assert like, said
     assert like[1] == "b1-h4k1-n512-d128-fp16-causal"
     assert "takes this CPU about" in said
-    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", "b1-h4-q512k2048-d64-fp16-full")
+    code, said = invoke("check", "attention/scalar", "--on", "cpu", "--problem", "b1-h4-q512k2048-d64-fp16-full")
     assert len(ran) == 1
     assert re.search(r"about \d+ min on this CPU; b1-h1-q128k512-d64-fp16-full is one such", said)
-    code, said = invoke("check", "scalar", "--on", "cpu", "--problem", like[1], "--backend", "cuda")
+    code, said = invoke("check", "attention/scalar", "--on", "cpu", "--problem", like[1], "--backend", "cuda")
     assert len(ran) == 2
     assert "min on this CPU" not in said
     assert ran[0]["patient"] is False, "one Ctrl-C ends it"

@@ -71,7 +71,7 @@ def test_new_writes_files_that_agree(root: Path) -> None:
     run(root, "ruff", "check")
     run(root, "ruff", "format", "--check")
     for number, parent in parents.items():
-        path = Path(techniques.get(parent).path).with_name(f"my_rung{number}")
+        path = Path(techniques.of_qualified(parent).path).with_name(f"my_rung{number}")
         for file in (root / "cuda_kernels" / f"{path}.cu", root / "triton_kernels" / f"{path}.py"):
             head = file.read_text()[:400]
             assert "What changes here." in head
@@ -118,13 +118,13 @@ def test_new_refuses_what_it_cannot_write(tmp_path: Path, name: str, idea: str, 
     (tmp_path / CUDA).parent.mkdir(parents=True)
     (tmp_path / CUDA).with_name("stray.cu").touch()
     with pytest.raises(ValueError, match=re.escape(said)):
-        rungs.write(name, techniques.get("xor_swizzle"), idea, tmp_path)
+        rungs.write(name, techniques.get("attention/xor_swizzle"), idea, tmp_path)
 
 
 @pytest.mark.parametrize("width", [100, 200])
 def test_diff_shows_both_languages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, width: int) -> None:
     monkeypatch.setattr(commands.console, "width", width)
-    commands.diff("xor_swizzle")
+    commands.diff("attention/xor_swizzle")
     said = capsys.readouterr().out
     assert "+++ cuda_kernels/attention/ampere/xor_swizzle.cu" in said
     assert "the same program as direct_rescale" in " ".join(said.split())
@@ -134,7 +134,7 @@ def test_diff_shows_both_languages(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_diff_of_an_ablation_names_its_patch_and_of_a_first_rung_nothing(capsys: pytest.CaptureFixture) -> None:
     assert commands.changes(techniques.get("without_turns"), "triton") == []
     assert commands.changes(techniques.get("without_turns"), "cuda")[1].endswith("without_turns.patch")
-    assert "builds on no other kernel" in commands.changes(techniques.get("scalar"), "cuda")[0]
+    assert "builds on no other kernel" in commands.changes(techniques.get("attention/scalar"), "cuda")[0]
 
 
 def test_a_gain_is_taken_within_a_group_or_over_the_anchors_of_two() -> None:
@@ -154,10 +154,11 @@ def test_a_gain_is_taken_within_a_group_or_over_the_anchors_of_two() -> None:
     assert commands.gains(ours, theirs, together) == {"p": "(1.50x)"}
 
 
+@pytest.mark.slow
 def test_show_says_what_is_recorded_and_where_the_page_is(capsys: pytest.CaptureFixture) -> None:
-    commands.show("vectorized_loads")
+    commands.show("attention/vectorized_loads")
     said = capsys.readouterr().out
     assert "builds on scalar" in said
-    assert techniques.get("vectorized_loads").idea in said
+    assert techniques.get("attention/vectorized_loads").idea in said
     assert re.search(r"NVIDIA H\d00: TFLOPS", said)
-    assert "twinkernels diff vectorized_loads" in said
+    assert "twinkernels diff attention/vectorized_loads" in said

@@ -147,13 +147,13 @@ def test_on_a_gpu_only_what_changed_is_timed(
     ("options", "said"),
     [
         ({"names": ["no_file.py"]}, "no file"),
-        ({"names": ["{file}", "xor_swizzle"]}, "expected one file, or techniques"),
+        ({"names": ["{file}", "attention/xor_swizzle"]}, "expected one file, or techniques"),
         ({"names": ["{file}"], "triton": "newest"}, "expected versions such as"),
         ({"names": ["{file}"], "tile": "64x64-s1-w4"}, "--tile"),
         ({"names": ["{file}:kernel"]}, "without --signature"),
         ({"names": ["{file}"], "num_warps": 8}, "--num-warps"),
-        ({"names": ["xor_swizzle"], "signature": "i32"}, "--signature"),
-        ({"names": ["xor_swizzle"], "tile": "192x80-s1-w4"}, "takes 192x80-s1-w4"),
+        ({"names": ["attention/xor_swizzle"], "signature": "i32"}, "--signature"),
+        ({"names": ["attention/xor_swizzle"], "tile": "192x80-s1-w4"}, "takes 192x80-s1-w4"),
     ],
 )
 def test_bad_usage_says_what_is_wrong(options: dict[str, Any], said: str, tmp_path: Path) -> None:

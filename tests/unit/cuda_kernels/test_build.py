@@ -128,9 +128,10 @@ def test_a_build_that_fails_leaves_no_folder(made: Made, monkeypatch: pytest.Mon
     assert not [path for path in build.BUILD.iterdir() if path.is_dir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_two_specializations_of_one_kernel_run_in_turn_in_one_process(on: str) -> None:
-    technique = techniques.get("xor_swizzle")
+    technique = techniques.get("attention/xor_swizzle")
     device = "cuda" if on == "gpu" else "cpu"
     loaded: dict[int, Any] = {}
     calls: dict[int, Callable[[], object]] = {}

@@ -34,7 +34,11 @@ RAW_PAGE = """\
 
 
 def cells(*techniques_: tuple[str, str]) -> list[Case]:
-    return [case for name, backend in techniques_ for case in hardware_counters.cases([name], [backend], [PROBLEM])]
+    return [
+        case
+        for name, backend in techniques_
+        for case in hardware_counters.cases([f"attention/{name}"], [backend], [PROBLEM])
+    ]
 
 
 PROBLEM = Problem.square(1, 1, 512, 128)
@@ -155,7 +159,7 @@ def test_counters_that_may_not_be_read_are_a_reason(tmp_path: Path, monkeypatch:
 
 
 def test_the_questions_are_asked() -> None:
-    cases = hardware_counters.cases(NAMES, ["cuda", "triton"])
+    cases = hardware_counters.cases([f"attention/{name}" for name in NAMES], ["cuda", "triton"])
     small = {case.technique for case in cases if case.problem == inspected.COUNTED}
     assert small == set(NAMES), "every rung beside the CPU runtime's counts"
     assert {case.technique for case in cases if case.problem.head_dim == 64} == set(inspected.BANK_CONFLICTS)

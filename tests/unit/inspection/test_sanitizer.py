@@ -25,6 +25,7 @@ from tests.support.checkout import executable
 from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
+SHOWN = list(map(techniques.shown, techniques.TECHNIQUES))
 MULTIPROCESSORS = 132
 """Of an H200."""
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -44,7 +45,7 @@ OUT_OF_BOUNDS = """<?xml version="1.0" encoding="utf-8"?>
 
 def check(tool: str = "memcheck", planted: str | None = None, backend: str = "triton") -> Check:
     """Of a Triton twin where a fake tool does not launch it: there is nothing to build."""
-    return Check(sanitizer.cases(["scalar"], [backend])[0], tool, planted)
+    return Check(sanitizer.cases(["attention/scalar"], [backend])[0], tool, planted)
 
 
 def fake_tool(folder: Path, body: str) -> Path:
@@ -143,7 +144,7 @@ AND_ANOTHER = OUT_OF_BOUNDS.replace(HEAD, HEAD + RECORD * sanitizer.KEPT)
 @pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
 @pytest.mark.parametrize(("technique", "stores"), [("tma_store", True), ("wgmma", False)])
 def test_stores_by_tma_are_read_in_the_machine_code(technique: str, stores: bool) -> None:
-    case, *_ = sanitizer.cases([technique], ["cuda"])
+    case, *_ = sanitizer.cases([f"attention/{technique}"], ["cuda"])
     assert sanitizer.stores_by_tma(case, "sm_90a") is stores
 
 
@@ -267,12 +268,12 @@ def test_the_tool_launches_the_kernel_itself(tmp_path: Path) -> None:
 
 
 def test_every_technique_is_checked_and_declines_a_tile_in_triton_or_a_mask_at_most() -> None:
-    cases = sanitizer.cases(NAMES, ["cuda", "triton"])
+    cases = sanitizer.cases(SHOWN, ["cuda", "triton"])
     launched = set()
     for case in cases:
         assert case.technique
         assert case.tile
-        technique = techniques.get(case.technique)
+        technique = techniques.of_qualified(case.technique)
         reason = techniques.unsupported(technique, case.backend, case.problem, case.tile)
         if reason is None:
             launched.add((case.technique, case.backend))
@@ -286,7 +287,7 @@ def test_every_technique_is_checked_and_declines_a_tile_in_triton_or_a_mask_at_m
 
 
 def descends(name: str, ancestor: str) -> bool:
-    parent = techniques.parent(techniques.get(name))
+    parent = techniques.parent(techniques.of_qualified(name))
     return name == ancestor or (parent is not None and descends(parent.name, ancestor))
 
 
@@ -303,7 +304,7 @@ def test_persistent_kernels_are_checked_where_blocks_go_on_to_another_tile() -> 
         return [*chosen, *(techniques.reference_tile(rung, head_dim) for rung in rungs)]
 
     found: dict[str, set[int]] = {}
-    for case in sanitizer.cases(NAMES, ["cuda"]):
+    for case in sanitizer.cases(SHOWN, ["cuda"]):
         head_dim = case.problem.head_dim
         if case.problem in SANITIZED["persistent"]:
             assert all(case.problem.query_tiles(tile) >= 2 * MULTIPROCESSORS for tile in several(head_dim))
@@ -313,7 +314,9 @@ def test_persistent_kernels_are_checked_where_blocks_go_on_to_another_tile() -> 
 
 
 def test_a_program_is_launched_once_for_all_its_names() -> None:
-    cases = sanitizer.cases(["wmma", "mma_ldmatrix", "xor_swizzle", "large_tile"], ["triton", "cuda"])
+    cases = sanitizer.cases(
+        ["wmma", "attention/mma_ldmatrix", "attention/xor_swizzle", "large_tile"], ["triton", "cuda"]
+    )
     groups = tool_session.same_programs(cases)
     assert sum(map(len, groups.values())) + len(groups) == len(cases)
     for first, repeats in groups.items():
@@ -331,7 +334,7 @@ def test_every_planted_bug_applies(tmp_path: Path) -> None:
     assert {check.tool for check in checks} == set(sanitizer.OPTIONS)
     for check in checks:
         with sanitizer.kernels(check.planted, tmp_path) as root:
-            kernel = Path("cuda_kernels") / f"{techniques.get(check.case.technique or '').path}.cu"
+            kernel = Path("cuda_kernels") / f"{techniques.of_qualified(check.case.technique or '').path}.cu"
             assert (root / kernel).read_text() != (sanitizer.ROOT / kernel).read_text()
             program = "from cuda_kernels import build; print(build.HERE)"
             done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)

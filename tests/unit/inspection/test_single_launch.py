@@ -19,9 +19,11 @@ from harness.operators.attention import inputs, reference
 from harness.operators.attention.problem import Problem
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow
+
 
 def case(problem: Problem, technique: str = "lean_instructions") -> Case:
-    tile = techniques.reference_tile(techniques.get(technique), problem.head_dim)
+    tile = techniques.reference_tile(techniques.of_qualified(technique), problem.head_dim)
     return Case("sanitizer", technique, "cuda", problem, tile)
 
 
@@ -51,7 +53,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> HostDriver:
 
     def built(case: Case, arch: str, *, inline: bool) -> SimpleNamespace:
         assert (arch, inline) == ("sm_90a", False)
-        path = cpu_build.HERE / f"{techniques.get(case.technique or '').path}.cu"
+        path = cpu_build.HERE / f"{techniques.of_qualified(case.technique or '').path}.cu"
         return SimpleNamespace(library=cpu_build.build(path, build.constants(case)))
 
     monkeypatch.setattr(build, "build_cuda", built)

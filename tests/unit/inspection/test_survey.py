@@ -44,7 +44,7 @@ def test_a_compiler_that_dies_costs_its_own_row(monkeypatch: pytest.MonkeyPatch)
 
 def test_code_by_another_assembler_replaces_no_row(tmp_path: Path) -> None:
     """inspect --ptxas shared --save wrote rows that were recorded in place of those by each language's own."""
-    (cell,) = survey.cells(["scalar"], ["triton"], [Problem.square(1, 1, 512, 64)], ("sm_90a",))
+    (cell,) = survey.cells(["attention/scalar"], ["triton"], [Problem.square(1, 1, 512, 64)], ("sm_90a",))
     fields = {"status": "unsupported", "reason": "a test"}
     own, shared = (survey.row(cell, fields, ptxas) for ptxas in ("bundled", "shared"))
     assert (own.get("assembler"), shared.get("assembler")) == (None, "shared")

@@ -26,7 +26,7 @@ from harness.rows import making, results, schema
 PROBLEMS = tuple(Problem.square(1, 2, length, 64) for length in (512, 4096, 1024, 2048))
 TILE = Tile(64, 64)
 CASES = tuple(Case("ladder", name, "cuda", problem, TILE) for problem in PROBLEMS for name in ("scalar", "wmma"))
-WORK = Work(("-m", "harness", "run", "ladder"), PROBLEMS, CASES)
+WORK = Work(("-m", "harness", "run", "attention/ladder"), PROBLEMS, CASES)
 
 
 def lines(case: Case, number: int) -> list[str]:

@@ -32,6 +32,7 @@ ABOUT = {
 """As cubin_child.launch says it of a kernel with a descriptor."""
 
 
+@pytest.mark.slow
 def test_a_cubin_gets_the_arguments_of_run_and_each_version_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[dict[str, Any]] = []
 

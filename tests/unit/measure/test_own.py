@@ -500,4 +500,4 @@ def test_without_records_the_last_rung_of_each_ladder_stands_in(tmp_path: Path) 
     assert fastest.recorded(tmp_path, "h100", "sm_80", PROBLEM) == [(last, "cuda")]
     recorded = fastest.recorded(measured.RECORDED, "h200", "sm_90a", Problem.square(4, 16, 4096, 128))
     assert len({technique for technique, _ in recorded}) == 3
-    assert all(techniques.get(technique).ladder == "hopper" for technique, _ in recorded)
+    assert all(techniques.of_qualified(technique).ladder == "hopper" for technique, _ in recorded)

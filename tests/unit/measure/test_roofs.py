@@ -63,6 +63,7 @@ def test_most_is_what_the_busiest_unit_can_do() -> None:
     assert attention.softmax(64, 3).most("units") == 16 / (66 * 128)
 
 
+@pytest.mark.slow
 def test_no_recorded_rate_exceeds_what_the_hardware_can_do() -> None:
     """Of the kernels as they are; a thousandth is for the clock's own steps."""
     by_name = {roof.name: roof for roof in EXPERIMENT.roofs}

@@ -89,7 +89,7 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     assert three
     assert (three.processes, three.has_interval, three.linked) == (3, True, False)
     assert three.value == pytest.approx(alone.value / (0.97 * 1.05) ** (1 / 3))  # the mean of all, not the newest
-    step = more.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
+    step = more.gain("ladder", problem, techniques.get("attention/xor_swizzle"), "cuda")
     assert step
     assert step.value == pytest.approx(three.value)  # pages and notes tell the same
     assert texts(more)["gain"]("xor_swizzle", "cuda", problem.slug) == f"{three.value:.2f}×"
@@ -148,7 +148,7 @@ def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data:
     ]
     assert index.state(wide.said["cuda"]) == ("hint", "compiler")
     gate = synthetic.make("gate", "producer_consumer", "triton", synthetic.PROBLEMS[0], None)
-    tile = techniques.reference_tile(techniques.get("producer_consumer"), 128).to_dict()
+    tile = techniques.reference_tile(techniques.get("attention/producer_consumer"), 128).to_dict()
     rows = [{**gate, "tile": tile, "status": status, "experiment": status} for status in ("wrong", "passed")]
     told = {
         one.technique: one.wrong
@@ -159,7 +159,7 @@ def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data:
 
 
 def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
-    cost = matrix.cost(data, synthetic.PROBLEMS[0], techniques.get("cp_async_pipeline"))
+    cost = matrix.cost(data, synthetic.PROBLEMS[0], techniques.get("attention/cp_async_pipeline"))
     assert cost.same
     triton, cuda = (data.point("ladder", synthetic.PROBLEMS[0], "cp_async_pipeline", b) for b in ("triton", "cuda"))
     assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=1e-3)
@@ -169,14 +169,16 @@ def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
         else row
         for row in synthetic.rows()
     ]
-    assert matrix.cost(dataset(other), synthetic.PROBLEMS[0], techniques.get("cp_async_pipeline")).same is None
+    assert (
+        matrix.cost(dataset(other), synthetic.PROBLEMS[0], techniques.get("attention/cp_async_pipeline")).same is None
+    )
 
 
 def test_a_step_says_what_changed(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
 
     def kind(name: str, backend: str, policy: str = "reference") -> str:
-        return steps.one_step(data, problem, techniques.get(name), backend, policy).kind
+        return steps.one_step(data, problem, techniques.of_qualified(name), backend, policy).kind
 
     assert kind("scalar", "cuda") == "first"
     assert kind("xor_swizzle", "cuda") == "technique"
@@ -191,15 +193,15 @@ def test_the_parent_at_the_steps_tile_tells_tile_and_technique_apart(data: Datas
     name = ("timing", "large_tile", "triton", "burst", problem.slug)
     parent = next(row for row in synthetic.rows() if row["kind"] == "timing" and name_of(row) == name)
     more = dataset([*synthetic.rows(), {**parent, "tile": tile.to_dict()}])
-    step = steps.one_step(more, problem, techniques.get("cp_async_pipeline"), "triton", "best")
+    step = steps.one_step(more, problem, techniques.get("attention/cp_async_pipeline"), "triton", "best")
     assert step.between == pytest.approx(tflops(parent))
-    apart = steps.one_step(data, problem, techniques.get("cp_async_pipeline"), "triton", "best")
+    apart = steps.one_step(data, problem, techniques.get("attention/cp_async_pipeline"), "triton", "best")
     assert apart.between is None
 
 
 def test_a_dropped_hint_is_never_a_gain() -> None:
     problem = synthetic.PROBLEMS[0]
-    technique, parent = techniques.get("warp_specialized"), techniques.get("mbarrier_ring")
+    technique, parent = techniques.get("warp_specialized"), techniques.get("attention/mbarrier_ring")
     model = next(row for row in synthetic.rows() if row.get("technique") == "xor_swizzle" and row["kind"] == "timing")
     made: list[Row] = [synthetic.ENVIRONMENT]
     for which, speed, census in ((parent, 1.0, {}), (technique, 0.5, {"USETMAXREG": 0, "HMMA": 8})):
@@ -227,7 +229,7 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
 )
 def test_core_triton_is_held_to_mma_sync_where_its_row_says_so(mma: str, label: str, is_open: int) -> None:
     """The series `triton` of the hopper ladder multiplies by wgmma, that of the others does not."""
-    problem, technique = synthetic.PROBLEMS[0], techniques.get("wgmma")
+    problem, technique = synthetic.PROBLEMS[0], techniques.get("attention/wgmma")
     tile = techniques.reference_tile(technique, 128)
     row = synthetic.make("timing", "wgmma", "triton", problem, tile, experiment="hopper", mode="burst", group="a")
     drawn = figures.step(
@@ -242,17 +244,17 @@ def test_no_step_is_told_across_instructions() -> None:
     problem = synthetic.PROBLEMS[0]
     made: list[Row] = [synthetic.ENVIRONMENT]
     for name, experiment, ms in (("mbarrier_ring", "ladder", 2.0), ("wgmma", "hopper", 1.0)):
-        tile = techniques.reference_tile(techniques.get(name), 128)
+        tile = techniques.reference_tile(techniques.of_qualified(name), 128)
         row = synthetic.make("timing", name, "cuda", problem, tile, experiment=experiment, mode="burst", group="a")
         made.append(row | {"samples_ms": [ms] * 20})
-    step = steps.one_step(dataset(made), problem, techniques.get("wgmma"), "cuda", "reference")
+    step = steps.one_step(dataset(made), problem, techniques.get("attention/wgmma"), "cuda", "reference")
     assert (step.kind, step.before, step.ratio) == ("first", None, None)
 
 
 def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) -> None:
     """What the parent does at the step's tile is the tile's; a kernel at its best tile alone has a place too."""
     problem, which = synthetic.PROBLEMS[0], techniques.get("warp_specialized")
-    parent, tile = techniques.get("mbarrier_ring"), techniques.reference_tile(which, 128)
+    parent, tile = techniques.get("attention/mbarrier_ring"), techniques.reference_tile(which, 128)
     assert tile != techniques.reference_tile(parent, 128)
     made: list[Row] = [synthetic.ENVIRONMENT]
     for name, where, ms in (
@@ -276,8 +278,8 @@ def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) ->
     best = synthetic.CHOSEN["cp_async_pipeline", "triton", "d128-full"]
     row = synthetic.make("timing", "cp_async_pipeline", "triton", problem, best, mode="burst", group="a")
     alone = dataset([*native, row | {"samples_ms": [problem.flops / 333e9] * 20}])
-    assert "besttile333" in letters(figures.step(alone, [problem], techniques.get("cp_async_pipeline")))
-    assert "besttile333" not in letters(figures.step(data, [problem], techniques.get("cp_async_pipeline")))
+    assert "besttile333" in letters(figures.step(alone, [problem], techniques.get("attention/cp_async_pipeline")))
+    assert "besttile333" not in letters(figures.step(data, [problem], techniques.get("attention/cp_async_pipeline")))
 
 
 def letters(drawn: str | None) -> str:

@@ -93,6 +93,9 @@ def test_the_page_explains_what_racecheck_says_of_the_queue_of_tiles() -> None:
     assert "and race if the barrier of the warp is missing (tests/planted/slot_freed_while_read.patch)." in said(race)
     assert "gl.warp_specialize" not in said(race)
     assert "in 1 kernel in CUDA and 1 kernel in Gluon." in said(race, in_gluon)
-    clean = race | {"status": "passed", "tile": techniques.reference_tile(techniques.get("persistent"), 128).to_dict()}
+    clean = race | {
+        "status": "passed",
+        "tile": techniques.reference_tile(techniques.get("attention/persistent"), 128).to_dict(),
+    }
     for other in (clean, race | {"technique": "scalar"}, race | {"tool": "memcheck"}):
         assert said(other) == ""

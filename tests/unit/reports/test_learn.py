@@ -23,7 +23,7 @@ def test_every_lesson_is_understood() -> None:
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_lesson_has_about_twenty_lines_and_lanes_of_one_length(name: str) -> None:
     block = SECTIONS[name]
-    path = sources.kernel_file("cuda", techniques.get(block["technique"]).path)
+    path = sources.kernel_file("cuda", techniques.of_qualified(block["technique"]).path)
     assert 10 <= len(learn.cut(path, block["cut"]).splitlines()) <= 26
     lengths = {who: sum(span.width for span in timelines.spans(lane)) for who, lane in block.get("lanes", {}).items()}
     assert len(set(lengths.values())) <= 1, lengths

@@ -15,7 +15,7 @@ from reports.pages.listing import Excerpt
 
 
 def excerpt(name: str) -> Excerpt | None:
-    technique = techniques.get(name)
+    technique = techniques.of_qualified(name)
     return listing.excerpt(techniques.parent(technique), technique)
 
 

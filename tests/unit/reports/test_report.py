@@ -287,7 +287,7 @@ def test_no_page_has_too_many_words(pages: dict[str, str]) -> None:
 
 
 def test_a_recorded_row_of_another_version_is_marked_and_does_not_count(data: Dataset, pages: dict[str, str]) -> None:
-    technique, problem = techniques.get("xor_swizzle"), synthetic.PROBLEMS[2]
+    technique, problem = techniques.get("attention/xor_swizzle"), synthetic.PROBLEMS[2]
     point = data.point("ladder", problem, "xor_swizzle", "cuda")
     assert (point.kind, point.counts) == ("earlier", False)
     assert data.gain("ladder", problem, technique, "cuda") is None
@@ -323,7 +323,7 @@ def test_rows_computed_here_say_so(tmp_path: Path, recorded: Path) -> None:
 
 def test_a_step_is_the_ratio_of_medians_in_one_group(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
-    step = data.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda")
+    step = data.gain("ladder", problem, techniques.get("attention/xor_swizzle"), "cuda")
     after, before = (data.point("ladder", problem, name, "cuda").tflops for name in ("xor_swizzle", "direct_rescale"))
     assert step is not None
     assert after
@@ -352,7 +352,9 @@ def test_a_step_is_of_the_newest_group_that_has_both_programs(data: Dataset) -> 
     alone = {**timed, "group": "alone", "time": "2030-06-01T00:00:00Z", "samples_ms": [9.0] * 9}
     newer = dataset([*synthetic.rows(), alone])
     assert newer.point("ladder", problem, "xor_swizzle", "cuda").row is not None
-    before, after = (one.gain("ladder", problem, techniques.get("xor_swizzle"), "cuda") for one in (data, newer))
+    before, after = (
+        one.gain("ladder", problem, techniques.get("attention/xor_swizzle"), "cuda") for one in (data, newer)
+    )
     assert before is not None
     assert after is not None
     assert (
@@ -363,7 +365,7 @@ def test_a_step_is_of_the_newest_group_that_has_both_programs(data: Dataset) -> 
 
 
 def test_no_ratio_across_instruction_classes(data: Dataset) -> None:
-    technique = techniques.get("cp_async_pipeline")
+    technique = techniques.get("attention/cp_async_pipeline")
     assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton", "cuda") is not None
     assert data.versus("ladder", synthetic.PROBLEMS[0], technique, "triton_native", "cuda") is None
 
@@ -384,7 +386,7 @@ def test_the_richest_dataset_leads(tmp_path: Path) -> None:
 
 def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[1]
-    drawn = [figures.step(data, [problem], techniques.get("xor_swizzle")) for _ in range(2)]
+    drawn = [figures.step(data, [problem], techniques.get("attention/xor_swizzle")) for _ in range(2)]
     assert drawn[0] == drawn[1]
 
 
@@ -474,7 +476,7 @@ def test_conflicts_are_shown_with_their_origin(pages: dict[str, str]) -> None:
 def test_ncus_counts_of_each_language_stand_side_by_side() -> None:
     """One table a problem, the largest first; a counter that one of them lacks is a hole, not another's number."""
     big, small = synthetic.PROBLEMS[0], Problem.square(1, 1, 512, 128)
-    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128).to_dict()
+    tile = techniques.reference_tile(techniques.get("attention/xor_swizzle"), 128).to_dict()
 
     def row(backend: str, problem: Problem, **metrics: float) -> tuple[Any, str]:
         raw = by_ncu("xor_swizzle", problem, **metrics) | {"backend": backend, "tile": tile}
@@ -494,8 +496,8 @@ def test_counters_of_another_version_are_not_shown(counted: list[Row]) -> None:
 
 
 def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
-    technique = techniques.get("cp_async_pipeline")
-    assert tuning.tuned(data, "ladder", techniques.get("scalar")) == []
+    technique = techniques.get("attention/cp_async_pipeline")
+    assert tuning.tuned(data, "ladder", techniques.get("attention/scalar")) == []
     problem = synthetic.PROBLEMS[0]
     base = next(row for row in synthetic.rows() if row["kind"] == "tune")
     base |= {"time": "2030-01-03T00:00:00Z", "source_sha256": synthetic.sha(technique.name, "cuda"), "backend": "cuda"}
@@ -515,7 +517,7 @@ def test_the_best_tile_is_the_committed_one() -> None:
     name, problem = "cp_async_pipeline", synthetic.PROBLEMS[0]
     once, registered = (
         synthetic.CHOSEN[name, "triton", "d128-full"],
-        techniques.reference_tile(techniques.get(name), 128),
+        techniques.reference_tile(techniques.of_qualified(name), 128),
     )
 
     def best(chosen: Tile | None) -> Point:
@@ -593,7 +595,7 @@ def test_every_note_renders(data: Dataset) -> None:
 def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
     problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
     wrong = gate_rows.gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
-    tile = techniques.reference_tile(techniques.get("xor_swizzle"), 128)
+    tile = techniques.reference_tile(techniques.get("attention/xor_swizzle"), 128)
     judged = [row | {"tile": tile.to_dict()} for row in (gate_rows.gate("xor_swizzle", problem), wrong)]
     metrics = {counters.HIT_RATE: 88.3, counters.DRAM_READ: 1.2345e9, counters.EXECUTED: 4.928e8}
     counts = by_ncu("xor_swizzle", problem, **metrics)

@@ -21,7 +21,7 @@ COUNTS = {"exponentials": 66, "maxima": 68, "shuffles": 4, "conversions": 32}
 
 
 def code(name: str, sequence: str, in_lock: dict[str, int] | None, backend: str = "cuda") -> Row:
-    rung = techniques.get(name)
+    rung = techniques.of_qualified(name)
     loop = {"sequence": sequence, "all": COUNTS, "under_products": dict.fromkeys(COUNTS, 1), "in_lock": in_lock}
     made = {"registers": 168, "spill_bytes": 0, "smem_bytes": 1, "census": {"HGMMA": 12}, "sass_sha256": "a"}
     tile = techniques.reference_tile(rung, 128)
@@ -31,7 +31,7 @@ def code(name: str, sequence: str, in_lock: dict[str, int] | None, backend: str 
 
 def html(name: str, *rows: Row) -> str:
     data = dataset([synthetic.ENVIRONMENT, *rows])
-    variables = technique.page(Rows(data, [data], {}, prose.Claims()), techniques.get(name))
+    variables = technique.page(Rows(data, [data], {}, prose.Claims()), techniques.of_qualified(name))
     return rendered("technique.html", variables, data)
 
 

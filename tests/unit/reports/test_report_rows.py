@@ -71,7 +71,7 @@ def test_the_fastest_is_no_number_where_one_that_did_not_converge_was_faster() -
 def test_tiles_that_were_tried_on_an_earlier_version_are_not_of_this_one() -> None:
     row = timing(4.0, kind="tune", technique="scalar", time="1", source_sha256=synthetic.sha("scalar", "cuda"))
     earlier = {**row, "source_sha256": "0", "tile": Tile(64, 64).to_dict()}
-    current, scalar = {**row, "tile": Tile(64, 32).to_dict()}, techniques.get("scalar")
+    current, scalar = {**row, "tile": Tile(64, 32).to_dict()}, techniques.get("attention/scalar")
     (cuda,) = tuning.tuned(dataset([current, earlier]), "ladder", scalar)
     assert [row.tile for row in cuda.rows] == [Tile(64, 32).slug]
     assert tuning.tuned(dataset([earlier]), "ladder", scalar) == []

@@ -53,6 +53,7 @@ def explained(spill: Spill, note: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: technique.name)
 def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[Dataset]) -> None:
     path = prose.ROOT / technique.operator / f"{technique.name}.md"

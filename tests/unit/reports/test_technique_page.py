@@ -49,7 +49,7 @@ def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung()
 
 
 def test_gains_at_the_best_tiles_are_of_as_many_problems() -> None:
-    technique = techniques.get("cp_async_pipeline")
+    technique = techniques.get("attention/cp_async_pipeline")
     chosen = dict(synthetic.CHOSEN)
 
     def found() -> Gains:
@@ -70,18 +70,18 @@ def test_a_hole_names_its_languages_and_problems_once() -> None:
     rows, names = synthetic.rows(), ("direct_rescale", "xor_swizzle")
     for row in causal_timings(rows, "triton", *names):
         row |= {"status": "not_converged", "reason": "no median"}
-    reference = techniques.reference_tile(techniques.get("cp_async_pipeline"), 128).to_dict()
+    reference = techniques.reference_tile(techniques.get("attention/cp_async_pipeline"), 128).to_dict()
     refusal = "OutOfResources: out of resource: shared memory, Required: 262560, Hardware limit: 232448. Reducing."
     for row in rows:
         refused = ("timing", "cp_async_pipeline", "triton", FULL.to_dict(), reference)
         if tuple(map(row.get, ("kind", "technique", "backend", "problem", "tile"))) == refused:
             row |= {"status": "unsupported", "reason": f"{refusal}: launch at `function[grid(q)]` [file.py:3]"}
-    again = gains(dataset(rows), "ladder", techniques.get("xor_swizzle"))
+    again = gains(dataset(rows), "ladder", techniques.get("attention/xor_swizzle"))
     assert again.languages["triton"].same_program
     assert [(hole.languages, hole.where, hole.reason) for hole in again.holes if "median" in hole.reason] == [
         ("Triton", "head_dim 128, causal, head_dim 64, causal", "not_converged: no median")
     ]
-    hole, *_ = gains(dataset(rows), "ladder", techniques.get("cp_async_pipeline")).holes
+    hole, *_ = gains(dataset(rows), "ladder", techniques.get("attention/cp_async_pipeline")).holes
     assert (hole.is_declined, hole.where) == (True, "head_dim 128, full")
     assert hole.reason == "the kernel needs 262,560 bytes of shared memory for a block, and the GPU has 232,448"
 
@@ -92,7 +92,7 @@ def test_a_program_with_its_parents_tile_on_some_problems_has_a_gain() -> None:
     model = next(row for row in synthetic.rows() if row["kind"] == "timing" and row.get("samples_ms"))
     rows: list[Row] = [synthetic.ENVIRONMENT]
     for name, head_dim in product(names, (128, 256)):
-        tile = techniques.reference_tile(techniques.get(name), head_dim).to_dict()
+        tile = techniques.reference_tile(techniques.of_qualified(name), head_dim).to_dict()
         of = {"experiment": "hopper", "technique": name, "backend": "cuda", "tile": tile, "group": f"d{head_dim}"}
         of |= {"source_sha256": synthetic.sha(name, "cuda"), "samples_ms": [2.0 if head_dim == 256 else 1.0]}
         of |= {"problem": Problem.square(4, 16, 4096, head_dim).to_dict()}
@@ -105,7 +105,7 @@ def test_a_program_with_its_parents_tile_on_some_problems_has_a_gain() -> None:
 
 
 def test_remarks_tell_what_a_gain_is_over() -> None:
-    rows, technique = synthetic.rows(), techniques.get("cp_async_pipeline")
+    rows, technique = synthetic.rows(), techniques.get("attention/cp_async_pipeline")
     for row in rows:
         if (row.get("technique"), row.get("backend"), row["kind"]) == (technique.name, "cuda", "timing"):
             row["source_sha256"] = "0"
@@ -117,7 +117,7 @@ def test_remarks_tell_what_a_gain_is_over() -> None:
     parent = techniques.get("direct_rescale")
     for spilled, told in ((4488, "its parent spills 4.5 kB a thread"), (100, "")):
         rows = [*synthetic.rows(), code(parent.name, techniques.reference_tile(parent, 128), spilled)]
-        assert gains(dataset(rows), "ladder", techniques.get("xor_swizzle")).languages["cuda"].remark == told
+        assert gains(dataset(rows), "ladder", techniques.get("attention/xor_swizzle")).languages["cuda"].remark == told
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_remarks_tell_what_a_gain_is_over() -> None:
     ],
 )
 def test_a_difference_is_between_programs(name: str, language: str, before: str, after: str) -> None:
-    technique = techniques.get(name)
+    technique = techniques.of_qualified(name)
     parent = techniques.parent(technique)
     assert parent is not None
     found = listing.diff(parent, technique, language)
@@ -166,10 +166,10 @@ def code(name: str, tile: Tile, spilled: int, **problem: Any) -> Row:
 
 def test_spills_of_every_build_are_told_with_their_range() -> None:
     name = "exp2_softmax"
-    reference = techniques.reference_tile(techniques.get(name), 128)
+    reference = techniques.reference_tile(techniques.of_qualified(name), 128)
     rows = [code(name, reference, 8), code(name, reference, 24, dtype="fp16"), code(name, Tile(128, 32, 1, 8), 4000)]
     rows.append(code(name, reference, 0, head_dim=64))
-    first, second = spills([dataset([synthetic.ENVIRONMENT, *rows])], techniques.get(name))
+    first, second = spills([dataset([synthetic.ENVIRONMENT, *rows])], techniques.of_qualified(name))
     assert (first.reference, first.least, first.most) == (True, 8, 24)
     assert (second.tile, second.most, second.reference) == ("128x32-s1-w8", 4000, False)
 

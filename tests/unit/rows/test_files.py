@@ -144,7 +144,7 @@ def test_a_checkout_that_takes_no_file_gets_a_sentence(
 
     monkeypatch.setattr(cli, "app", app)
     with pytest.raises(SystemExit) as end:
-        cli.main(["run", "ladder"])
+        cli.main(["run", "attention/ladder"])
     assert end.value.code == 2
     assert capsys.readouterr().err.startswith(f"reports/runs/x.jsonl: {said}")
 

@@ -111,7 +111,7 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_host_code_is_told_from_device_code(tmp_path: Path, name: str) -> None:
     backend, file, edit, same = EDITS[name]
-    path = techniques.get("persistent").path
+    path = techniques.get("attention/persistent").path
     for each in (CHECKOUT / file, *sources.files(backend, path)):
         copy = tmp_path / each.relative_to(CHECKOUT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., loc
             return [((problem, tile), made(problem[1])) for problem, tile in asked]
 
         monkeypatch.setattr(locking, "compile_all", answers)
-        return locking.update(rows, ["scalar"], tmp_path / "kernels.lock", **options)
+        return locking.update(rows, ["attention/scalar"], tmp_path / "kernels.lock", **options)
 
     return call
 

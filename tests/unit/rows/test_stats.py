@@ -206,6 +206,7 @@ def test_another_source_compiler_mode_library_or_driver_is_another_program(chang
     assert not set(table("timing", rows).program) & set(table("timing", changed).program)
 
 
+@pytest.mark.slow
 def test_limits_grow_with_the_noise_and_are_wider_between_boards() -> None:
     quiet, loud = (
         [stats.limits(found, one_board) for one_board in (True, False)]

@@ -22,7 +22,7 @@ def test_a_python_sets_itself_up_and_checks_both_twins(tmp_path: Path, name: str
         pytest.skip(f"{name} is not on PATH")
     copied(tmp_path, "pyproject.toml", "LICENSE", *bootstrap.LOCKS)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("TWINKERNELS", "VIRTUAL_ENV"))}
-    work = ["-m", "harness", "check", "scalar", "--on", "cpu", "--problem", "b1-h1-n128-d64-fp16-full"]
+    work = ["-m", "harness", "check", "attention/scalar", "--on", "cpu", "--problem", "b1-h1-n128-d64-fp16-full"]
     done = subprocess.run(
         [python, "-m", "harness.setup.bootstrap", *work],
         cwd=tmp_path,
