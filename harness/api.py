@@ -85,7 +85,7 @@ def bench(
 
     `kernels` are those that `check` takes, and names of libraries. If all of them are your own, the three fastest
     recorded techniques and two libraries are timed too. `problem`: by default the operator's `benchmark`. `backends`:
-    in which languages techniques are timed; by default in all. `mode`: burst or sustained.
+    in which languages techniques are timed; by default in all. `mode`: burst, sustained or idle.
 
     Returns one line for each kernel and problem, fastest first: the columns of `check`, and ms (the median), tflops and
     group. Only lines of one group were interleaved, so compare only these. Raises what `check` raises, and ValueError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OfTechnique = TypeVar("OfTechnique", bound="Technique")
 
 
-MODES = ("burst", "sustained")
+MODES = ("burst", "sustained", "idle")
 """How kernels are timed: from a cool GPU, or after seconds of work."""
 
 
@@ -206,7 +206,7 @@ class Experiment:
 
     `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
-    best where there is one, else the reference. `modes` are timing modes: "burst" and/or "sustained". `distributions`
+    best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions`
     are the inputs of the gate, by default all of the operator's; `peers` are by default the operator's.
     `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of
     `backends`, or in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every

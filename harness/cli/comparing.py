@@ -123,7 +123,7 @@ def history(
         str, typer.Option(help="Whose recorded rows.", autocompletion=completing(experiments()))
     ] = "ladder",
     gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
-    mode: Annotated[str, typer.Option(help="burst or sustained: how it was timed.")] = "burst",
+    mode: Annotated[str, typer.Option(help="burst, sustained or idle: how it was timed.")] = "burst",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
     as_json: AsJson = False,

@@ -207,7 +207,7 @@ def bench(
         ),
     ] = None,
     operator: OfOperator = None,
-    mode: Annotated[str, typer.Option(help="burst or sustained.")] = "burst",
+    mode: Annotated[str, typer.Option(help="burst, sustained or idle.")] = "burst",
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:

@@ -181,7 +181,7 @@ class Service(Process):
         kernel_clock = _kernel_clock() if on_gpu else None
         timings = timing.time_group(
             {**calls, f"{repeated} again": calls[repeated]},
-            stopwatch=timing.CudaStopwatch() if on_gpu else timing.HostStopwatch(),
+            stopwatch=timing.of_mode(options.get("mode", "burst")) if on_gpu else timing.HostStopwatch(),
             notify=self.launching,
             source=clocks.device(_uuid()) if on_gpu else None,
             kernel_clock=kernel_clock,

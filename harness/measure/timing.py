@@ -143,6 +143,26 @@ class CudaStopwatch:
         time.sleep(seconds)
 
 
+class IdleStopwatch(CudaStopwatch):
+    """CUDA events around each launch on a stream with nothing queued: host time counts until the GPU has work."""
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        samples = []
+        self.exposed.update(label for label, _ in batch)
+        for label, call in batch:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
+            notify("launching", label)
+            self.flush()
+            torch.cuda.synchronize()
+            begin.record()
+            call()
+            end.record()
+            notify("waiting for", label)
+            end.synchronize()
+            samples.append(begin.elapsed_time(end))
+        return samples
+
+
 def relative_error(samples: Sequence[float]) -> float:
     """Standard error of the median over the median: 1.2533 sigma / sqrt(n), with sigma = 1.4826 * the median absolute
     deviation, which a few outliers do not move. Infinite below two samples."""
@@ -151,6 +171,11 @@ def relative_error(samples: Sequence[float]) -> float:
     median = statistics.median(samples)
     sigma = 1.4826 * statistics.median(abs(sample - median) for sample in samples)
     return 1.2533 * sigma / len(samples) ** 0.5 / median if median else float("inf")
+
+
+def of_mode(mode: str) -> CudaStopwatch:
+    """The stopwatch of a mode on a GPU."""
+    return IdleStopwatch() if mode == "idle" else CudaStopwatch()
 
 
 def time_group(
@@ -178,10 +203,10 @@ def time_group(
     `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
     first runs each call alone for `preload_seconds`, and on while its time still moves, then samples it at the clock
     that this leaves, for at least as long: at the power cap the clock swings, and samples of one moment agree with each
-    other, not with the next moment's. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells
-    for certain which call broke the device). `source`: where NVML's clocks are read, if anywhere. `kernel_clock`: by
-    what the kernels' own is, if at all: after the samples, in launches like theirs that are no samples. Raises
-    ValueError on an unknown mode, and whatever a call raises.
+    other, not with the next moment's; "idle" is burst, by an IdleStopwatch. `queue`: launches queued ahead of the GPU
+    at once (default: all calls; 1 tells for certain which call broke the device). `source`: where NVML's clocks are
+    read, if anywhere. `kernel_clock`: by what the kernels' own is, if at all: after the samples, in launches like
+    theirs that are no samples. Raises ValueError on an unknown mode, and whatever a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
@@ -189,7 +214,7 @@ def time_group(
     group = _Group(calls, timings, stopwatch, notify, kernel_clock, queue, min_samples, target, random.Random(seed))
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
         milliseconds = group.launch_once()
-        if mode == "burst":
+        if mode != "sustained":
             seconds = group.burst(sampler, milliseconds, max_seconds)
         else:
             seconds = max_seconds

@@ -157,7 +157,7 @@ class Row(Part):
     gate: GateId = ABSENT
     numerics: dict[Line, dict[Line, Share | None]] = ABSENT
     samples_ms: list[Sample] = ABSENT
-    mode: Literal["burst", "sustained"] = ABSENT
+    mode: Literal["burst", "sustained", "idle"] = ABSENT
     per_clock: dict[Line, list[Positive]] = ABSENT
     tflops: list[Positive] = ABSENT
     clock_ghz: Annotated[list[Annotated[float, Field(gt=0, le=10)]], Field(min_length=1)] = ABSENT

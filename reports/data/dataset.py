@@ -18,7 +18,7 @@ import pandas
 
 from harness import operators
 from harness.catalog import techniques, tiles
-from harness.catalog.entries import Technique, Tile
+from harness.catalog.entries import MODES, Technique, Tile
 from harness.operators.protocol import Operator, Problem
 from harness.rows import frame, reading, results, scorecard, stats
 
@@ -323,7 +323,7 @@ class Dataset:
     def modes(self, experiment: str) -> list[str]:
         """Those of timing that an experiment has rows of."""
         found = {row.mode for row in self.timings(experiment)}
-        return [mode for mode in ("burst", "sustained") if mode in found]
+        return [mode for mode in MODES if mode in found]
 
     def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
         """The timings of these rungs that count."""

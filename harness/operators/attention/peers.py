@@ -102,10 +102,17 @@ def _flash(problem: Problem, *, backend: str) -> Attend:
     return call
 
 
+def _own(problem: Problem) -> Attend:
+    from harness.operators.attention.api import flash_attention
+
+    return lambda q, k, v, scale: flash_attention(q, k, v, causal=problem.causal, scale=scale)
+
+
 _MAKERS: dict[str, Callable[[Problem], Attend]] = {
     "sdpa_flash": _sdpa_flash,
     "sdpa_cudnn": _sdpa_cudnn,
     "sdpa_math": _sdpa_math,
     "flex": _flex,
+    "flash_attention": _own,
     **{backend: functools.partial(_flash, backend=backend) for backend in ("fa2", "fa3", "fa4")},
 }

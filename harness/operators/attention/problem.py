@@ -22,8 +22,8 @@ ANCHOR = "sdpa_cudnn"
 PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""
-ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa2", "fa3", "fa4")
-"""Every library that can be a peer."""
+ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa2", "fa3", "fa4", "flash_attention")
+"""Every library that can be a peer, and this project's own function as its users call it."""
 
 LONGEST_ON_A_CPU = 512
 """Queries or keys of a problem that a CPU does in seconds."""

@@ -46,6 +46,12 @@ def promises() -> tuple[Promise, ...]:
         _flagship("triton_over_flagship", "triton", "cuda"),
         _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=LONG),
         _flagship("gluon_over_cudnn", "gluon", "sdpa_cudnn", problem=LONG),
+        Promise(
+            *("flash_attention_over_fastest", "flash_attention", FASTEST, "calls"),
+            mode="idle",
+            ladder="hopper",
+            rivals=("sdpa_cudnn", "fa3"),
+        ),
         _decode("decode_over_fastest", "cuda", FASTEST),
         _decode("triton_decode_over_cuda", "triton", "cuda"),
         _flagship("gluon_over_fa4", "gluon", "fa4", problem=LONG),

@@ -128,6 +128,7 @@ LABELS = {
     "fa2": "flash-attn 2",
     "fa3": "flash-attn 3",
     "fa4": "flash-attn 4",
+    "flash_attention": "flash_attention of this project",
     "cudnn": "cuDNN",
     "fa2_seed001": "flash-attn 2, on the A100 article’s problems",
     "article": "the article’s own code",

@@ -180,7 +180,7 @@ def test_the_clock_of_a_kernel_is_read_in_launches_that_are_no_samples(mode: str
     assert len(read) == len(set(read)) == len(CALLS) * timing.CLOCK_LAUNCHES
     extra = sum(map(len, stopwatch.batches)) - sum(map(len, plain.batches))
     assert clock.around_calls == extra
-    if mode == "burst":
+    if mode != "sustained":
         assert stopwatch.batches[: len(plain.batches)] == plain.batches
         assert extra == len(read)
         assert stopwatch.slept - plain.slept == pytest.approx(timing.CLOCK_LAUNCHES * 3 * 0.007)
@@ -267,7 +267,7 @@ def test_each_launch_is_announced_and_may_be_the_only_one_in_flight() -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"mode: got 'steady', expected one of burst, sustained"):
+    with pytest.raises(ValueError, match=r"mode: got 'steady', expected one of burst, sustained, idle"):
         timing.time_group(CALLS, stopwatch=Simulated(), mode="steady")
 
 
@@ -349,6 +349,15 @@ def test_the_gpu_is_kept_busy_while_a_batch_is_queued(monkeypatch: pytest.Monkey
 
     stopwatch.measure([("b", synchronizes)], lambda *_: None)
     assert stopwatch.exposed == {"b"}
+
+
+def test_on_an_idle_stream_the_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimulatedGpu(monkeypatch)
+    monkeypatch.setattr(timing.torch.cuda, "synchronize", lambda: setattr(gpu, "host", max(gpu.host, gpu.device)))
+    stopwatch = timing.of_mode("idle")
+    found = stopwatch.measure([("a", lambda: gpu.run(20e-6, enqueue=1e-3))] * 3, lambda *_: None)
+    assert found == pytest.approx([1.02] * 3, rel=0.01)
+    assert stopwatch.exposed == {"a"}
 
 
 def test_host_latency_counts_calls_not_their_completion() -> None:
