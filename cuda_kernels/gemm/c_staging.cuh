@@ -16,8 +16,11 @@ static_assert(BLOCK_N % C_COLUMNS == 0);
 constexpr int SHARED_MEMORY_BYTES = 227 * 1024;  // that a block can have
 
 // Buffers of a warp: as many as the rings of A and B, and 1024 bytes for barriers, leave room for, at most a tile's.
-constexpr int C_BUFFERS_LEFT = (SHARED_MEMORY_BYTES - 1024 - STAGES * (A_BYTES + B_BYTES)) / (WARPS * C_BYTES);
-constexpr int C_BUFFERS = C_BUFFERS_LEFT < BLOCK_N / C_COLUMNS ? C_BUFFERS_LEFT : BLOCK_N / C_COLUMNS;
+constexpr int c_buffers(int block_n, int stages) {
+  const int left = (SHARED_MEMORY_BYTES - 1024 - stages * (A_BYTES + block_n * ROW_BYTES)) / (WARPS * C_BYTES);
+  return left < block_n / C_COLUMNS ? left : block_n / C_COLUMNS;
+}
+constexpr int C_BUFFERS = c_buffers(BLOCK_N, STAGES);
 static_assert(C_BUFFERS > 0, "fewer stages of A and B leave room for C");
 
 // The map of C, with boxes of what a warp stages. What lies past the end of C is not written.

@@ -9,17 +9,16 @@ struct StreamParams {
   int streamed, sharers;  // the first tiles, whose steps are shared, and by how many workers
 };
 
-constexpr int FULL_ENOUGH = 95;                                // percent of all waves of whole tiles: no step is shared
-constexpr int LEAST_STEPS = 8;                                 // of a sharer
-constexpr int SUMS = BLOCK_M * BLOCK_N / (WARPS * WARP_SIZE);  // of a thread
+constexpr int FULL_ENOUGH = 95;  // percent of all waves of whole tiles: no step is shared
+constexpr int LEAST_STEPS = 8;   // of a sharer
 
 // Of the tiles beyond whole waves the steps are shared, and of one wave more, so that no share is short.
-template <int CLUSTER = 1>
+template <int CLUSTER = 1, int TILE_N = BLOCK_N>
 Error share_steps(StreamParams& params) {
   auto& [tma, tiles, blocks] = params.staged.persistent;
   int workers;
   if (const Error error = most_blocks<CLUSTER>(workers)) return error;
-  tiles = ::tiles<CLUSTER * BLOCK_M>(tma.args);
+  tiles = ::tiles<CLUSTER * BLOCK_M, TILE_N>(tma.args);
   const int waves = ceil_div(tiles, workers), k_tiles = ceil_div(tma.args.k, BLOCK_K);
   const bool full = static_cast<int64_t>(tiles) * 100 >= static_cast<int64_t>(waves) * workers * FULL_ENOUGH;
   params.streamed = full ? 0 : tiles - (waves > 2 ? waves - 2 : 0) * workers;
@@ -63,11 +62,12 @@ struct Work {
 };
 
 // Where the threads of one block leave their sums for the next worker: a flag for each warp, and sums of each thread.
+template <int TILE_N = BLOCK_N>
 struct Slot {
   uint32_t* flag;
   float4* sums;
 
-  static constexpr int FLAGS = WARPS, FLOATS = SUMS * WARPS * WARP_SIZE;
+  static constexpr int FLAGS = WARPS, FLOATS = BLOCK_M * TILE_N;
   DEVICE Slot(const GemmArgs& args, int number, int numbers) {
     flag = static_cast<uint32_t*>(args.workspace) + number * FLAGS + tid_x() / WARP_SIZE;
     float* all = static_cast<float*>(args.workspace) + numbers * FLAGS;

@@ -15,15 +15,15 @@ constexpr int GROUP_M = 8;
 
 // Consecutive blocks take a group of GROUP_M rows of tiles, column by column: those that run at the same time read
 // GROUP_M row panels of A and a few of B, instead of one panel of A and all of B. The last group may have fewer rows.
-template <int TILE_M = BLOCK_M>
+template <int TILE_M = BLOCK_M, int TILE_N = BLOCK_N>
 DEVICE Tile grouped_tile(const GemmArgs& args, int number) {
-  const int tiles_m = ceil_div(args.m, TILE_M), in_group = GROUP_M * ceil_div(args.n, BLOCK_N);
+  const int tiles_m = ceil_div(args.m, TILE_M), in_group = GROUP_M * ceil_div(args.n, TILE_N);
   const int first = number / in_group * GROUP_M, left = tiles_m - first;
   const int rows = left < GROUP_M ? left : GROUP_M;
-  return {(first + number % in_group % rows) * TILE_M, number % in_group / rows * BLOCK_N};
+  return {(first + number % in_group % rows) * TILE_M, number % in_group / rows * TILE_N};
 }
 
-template <int TILE_M = BLOCK_M>
+template <int TILE_M = BLOCK_M, int TILE_N = BLOCK_N>
 int tiles(const GemmArgs& args) {
-  return ceil_div(args.m, TILE_M) * ceil_div(args.n, BLOCK_N);
+  return ceil_div(args.m, TILE_M) * ceil_div(args.n, TILE_N);
 }

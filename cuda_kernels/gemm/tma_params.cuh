@@ -33,7 +33,8 @@ DEVICE void wait(uint32_t barrier, uint32_t parity, Where where = Where::current
 }
 
 // The buffer that an iteration uses; `phase` is the parity of its barriers' phase in this round of the ring.
-struct Ring {
+template <int STAGES>
+struct RingOf {
   int stage = 0, phase = 0;
   DEVICE void advance() {
     if (++stage == STAGES) stage = 0, phase ^= 1;
@@ -44,3 +45,4 @@ struct Ring {
     stage %= STAGES;
   }
 };
+using Ring = RingOf<STAGES>;

@@ -30,6 +30,7 @@ static_assert(WARPS == 4 || WARPS == 8);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 constexpr int CLUSTER = 2;  // blocks
 constexpr int B_SHARE = BLOCK_N / CLUSTER;
+constexpr int LANES = WARPS * WARP_SIZE, SUMS = BLOCK_M * BLOCK_N / LANES;  // of a thread
 static_assert(B_SHARE % 8 == 0, "the swizzle pattern of 8 rows starts at each share");
 
 struct SharedMemory {
@@ -71,9 +72,9 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
-      Ring ring;
+      RingOf<STAGES> ring;
       for (Work work(params, k_tiles, worker); work.take(params);) {
-        const Tile tile = grouped_tile<CLUSTER * BLOCK_M>(args, work.tile);
+        const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N>(args, work.tile);
         for (int j = work.first; j < work.last; ++j, ring.advance()) {
           const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
           const uint32_t arrived = full + ring.stage * 8;
@@ -90,10 +91,10 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();
 
-  Ring ring;
+  RingOf<STAGES> ring;
   int buffer = 0;
   for (Work work(params, k_tiles, worker); work.take(params);) {
-    const Tile tile = grouped_tile<CLUSTER * BLOCK_M>(args, work.tile);
+    const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N>(args, work.tile);
     float c_regs[M_TILES][BLOCK_N / 2] = {};
     for (int j = work.first; j < work.last; ++j, ring.advance()) {
       wait(full + ring.stage * 8, ring.phase);
@@ -120,13 +121,13 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
       if (lane < CLUSTER) mbarrier_arrive_relaxed_cluster(mapa(empty + ring.stage * 8, lane));
     }
 
-    auto slot = [&](int of) { return Slot(args, of * CLUSTER + rank, params.sharers * CLUSTER); };
+    auto slot = [&](int of) { return Slot<BLOCK_N>(args, of * CLUSTER + rank, params.sharers * CLUSTER); };
     if (work.last < k_tiles) {  // another worker finishes the tile
-      const Slot mine = slot(worker);
+      const Slot<BLOCK_N> mine = slot(worker);
 #pragma unroll
       for (int i = 0; i < SUMS; i += 4) {
         const float* sums = c_regs[i / (BLOCK_N / 2)] + i % (BLOCK_N / 2);
-        st_global(mine.sums + i / 4 * WARPS * WARP_SIZE, make_float4(sums[0], sums[1], sums[2], sums[3]));
+        st_global(mine.sums + i / 4 * LANES, make_float4(sums[0], sums[1], sums[2], sums[3]));
       }
       fence_acq_rel_gpu();
       bar_warp_sync();
@@ -134,7 +135,7 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
       continue;
     }
     for (int from = worker, left = work.first; left > 0;) {  // steps before the run's
-      const Slot other = slot(--from);
+      const Slot<BLOCK_N> other = slot(--from);
       left -= Work::share(params, k_tiles, from + 1) - Work::share(params, k_tiles, from);
       if (lane == 0)
         while (atom_exch(other.flag, 0) == 0) {
@@ -144,9 +145,9 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
 #pragma unroll
       for (int i = 0; i < SUMS; i += 4) {
         float* sums = c_regs[i / (BLOCK_N / 2)] + i % (BLOCK_N / 2);
-        const auto more = ld_global<float4>(other.sums + i / 4 * WARPS * WARP_SIZE);
+        const auto more = ld_global<float4>(other.sums + i / 4 * LANES);
         sums[0] += more.x, sums[1] += more.y, sums[2] += more.z, sums[3] += more.w;
-        st_global(other.sums + i / 4 * WARPS * WARP_SIZE, float4{});
+        st_global(other.sums + i / 4 * LANES, float4{});
       }
     }
 
@@ -181,7 +182,7 @@ EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int workspace_bytes(const GemmArgs* args) {
   StreamParams params{{{{*args}}}};
-  return share_steps<CLUSTER>(params) || !params.streamed ? 0 : Slot::bytes(params.sharers * CLUSTER);
+  return share_steps<CLUSTER>(params) || !params.streamed ? 0 : Slot<BLOCK_N>::bytes(params.sharers * CLUSTER);
 }
 
 EXPORT int launch(const GemmArgs* args, void* stream) {

@@ -112,3 +112,12 @@ SMALL_M = (
     ),
 )
 """Of rungs that multiply B by A."""
+CHOOSES = (
+    *STAGED,
+    Limit(
+        "cuda",
+        "it chooses its columns itself, of tiles with 128 rows for two warpgroups: block_m must be 128 and warps 8",
+        lambda problem, tile: tile.block_m != 128 or tile.warps != 8,
+    ),
+)
+"""Of the rung that is compiled for several tiles."""

@@ -4,6 +4,7 @@ spills."""
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from harness.measure import gate
 from harness.operators.gemm.problem import Problem
 from harness.setup import doctor
 from tests.support import children
+from tests.support.cpu_run import copied
 from tests.support.products import launcher, library
 
 pytestmark = pytest.mark.spread
@@ -52,6 +54,28 @@ def test_a_cuda_twin_is_right_on_a_cpu(technique: Technique) -> None:
             options: dict[str, Any] = {"distributions": ("cancellation",), "device": "cpu", "repeats": 1}
             found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, **options)
             assert found.passed, (problem.slug, seed, found.reason)
+
+
+PLANS = {
+    "rows_64, 64, 8, true": Problem(40, 520, 1096, "fp16", "bias"),
+    "rows_128, 128, 6, true": Problem(72, 520, 1096, "fp16", "gelu", "fp32"),
+    "flagship, 256, 4": Problem(264, 776, 584, "bf16", "bias"),
+    "columns_192, 192, 5": Problem(264, 584, 584, "fp16"),
+    "columns_128, 128, 6": Problem(264, 392, 584, "fp16", "plain", "fp32"),
+}
+"""Tiles of the flagship, and problems with shared steps, whose ends no tile divides."""
+
+
+@pytest.mark.parametrize("tile", PLANS)
+def test_every_tile_of_the_flagship_is_right(tile: str, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    file = root / "gemm/hopper/flagship.cu"
+    before, choose, after = file.read_text().partition("Error choose(Plan& best, const GemmArgs& args) {\n")
+    file.write_text(f"{before}{choose}  return consider<{tile}>(best, args);\n{after}")
+    problem = PLANS[tile]
+    options: dict[str, Any] = {"distributions": ("cancellation",), "device": "cpu", "repeats": 1}
+    found = gate.gate(launcher(library("flagship", problem, root), problem), problem, padded=True, **options)
+    assert found.passed, found.reason
 
 
 def in_interpreter(name: str, problem: Problem) -> tuple[bool, str | None]:

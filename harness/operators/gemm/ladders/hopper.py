@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import CHOOSES, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -171,6 +171,16 @@ TECHNIQUES = LADDER.rungs(
         builds_on_in={"triton": "tma_store_epilogue"},
         mma="wgmma",
         limits=STAGED,
+        general=True,
+    ),
+    Technique(
+        "flagship",
+        "hopper",
+        "the tile by what its waves cost, and swapped operands for few rows",
+        builds_on=("stream_k",),
+        mma="wgmma",
+        grid={"cuda": ()},
+        limits=CHOOSES,
         general=True,
     ),
 )
