@@ -6,6 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from harness.catalog.entries import Technique
+from harness.catalog.techniques import check_capability
 from harness.operators.attention import validate as forward
 from harness.operators.attention_backward.arguments import input_specs, output_specs
 from harness.operators.attention_backward.problem import Problem
@@ -31,7 +32,7 @@ def validate(
     for name in output_specs(problem):
         forward.check_overlap_within(name, tensors[name])
     forward.check_aliasing(dict(tensors), tuple(output_specs(problem)))
-    forward.check_capability(technique, capability)
+    check_capability(technique, capability)
 
 
 def _check(name: str, tensor: Tensor, q: Tensor, shape: tuple[int, ...]) -> None:
