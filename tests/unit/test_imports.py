@@ -68,7 +68,10 @@ FILES = (
     Row(("harness/operators/attention/rivals/cutile",), ("cuda.tile", "nvidia", "assemble")),
     Row(("harness/operators/attention/claims",), ("harness.operators.attention", "harness.expressibility.claims")),
     Row(
-        ("harness/operators/attention/api.py", "harness/operators/attention/structured_heads.py"),
+        (
+            *("harness/operators/attention/api.py", "harness/operators/attention_backward/api.py"),
+            "harness/operators/attention/structured_heads.py",
+        ),
         (
             *("harness.operators", "harness.catalog", "harness.build", "harness.rows.results"),
             *("harness.machine.environment", "torch"),

@@ -23,6 +23,7 @@ from harness.catalog.cases import Case
 from harness.operators.attention import validate, waves
 from harness.operators.attention.arguments import AttentionArgs, structure
 from harness.operators.attention.problem import Problem
+from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
 
 FLAGSHIP = techniques.get("attention/flagship")
@@ -37,7 +38,9 @@ MOST_CALLS = 4096
 """Kinds of call that are remembered; when there are more, all are forgotten."""
 
 
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None) -> Outputs:
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, deterministic: bool = False
+) -> Outputs:
     """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship: (o, lse).
 
     q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
@@ -45,7 +48,11 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sc
     bytes. K and V may both be expanded over heads. `causal` is aligned bottom right: query i sees key j when
     j <= i + seq_kv - seq_q. `scale`: head_dim ** -0.5 where it is None; 0 or negative costs a copy of q.
     o: the shape, dtype and storage order of q. lse: (batch, heads, seq_q) fp32, the natural logarithm of the sum of
-    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Forward only. Under autocast other dtypes are cast.
+    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Under autocast other dtypes are cast.
+
+    Gradients of o with respect to q, k and v come from the last rung of attention_backward that takes the problem; with
+    `deterministic` from the last one whose bits repeat. There are none of lse, none of gradients, and none at head_dim
+    256.
 
     Launched on the current stream of q's device, without waiting for it. Calls on different streams, and those captured
     into a CUDA graph, share no counter. The first call for a dtype, head_dim, mask and tile builds a kernel, or finds
@@ -53,10 +60,14 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sc
     twinkernels::flash_attention.
 
     Raises TypeError and ValueError that name argument, what was got and what is expected; Unsupported and CompileError
-    where no kernel can be built; LaunchError with CUDA's own words.
+    where no kernel can be built, also of a gradient that a call asks for; LaunchError with CUDA's own words.
     """
     if is_compiling() or torch._C._len_torch_dispatch_stack():
-        return _operator(*_cast(q, k, v), bool(causal), scale)
+        return _operator(*_cast(q, k, v), bool(causal), scale, bool(deterministic))
+    if torch.is_grad_enabled() and backward.is_asked_for(q, k, v):
+        q, k, v = _cast(q, k, v)
+        backward.check_supported(q, k, causal, scale, deterministic)
+        return _operator(q, k, v, bool(causal), scale, bool(deterministic))
     return _attend(q, k, v, causal, scale)
 
 
@@ -86,15 +97,18 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) 
 @torch.library.custom_op(
     "twinkernels::flash_attention",
     mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor v, bool causal, float? scale) -> (Tensor, Tensor)",
+    schema="(Tensor q, Tensor k, Tensor v, bool causal, float? scale, bool deterministic) -> (Tensor, Tensor)",
 )
-def _operator(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:
+def _operator(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, deterministic: bool) -> Outputs:
     return _attend(q, k, v, causal, scale)
 
 
 @_operator.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:
+def _(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, deterministic: bool) -> Outputs:
     return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+backward.attach(_operator)
 
 
 def _cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

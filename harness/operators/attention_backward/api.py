@@ -1,0 +1,161 @@
+"""Gradients without a harness around them: tensors in, tensors out, and how autograd comes to them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, library
+
+from harness.build.cuda import CudaVariant
+from harness.build.loading import load
+from harness.catalog import techniques, tiles
+from harness.catalog.cases import Case
+from harness.operators.attention import validate
+from harness.operators.attention_backward.arguments import structure
+from harness.operators.attention_backward.ladders import hopper
+from harness.operators.attention_backward.problem import Problem
+from harness.operators.errors import LaunchError, Unsupported
+from harness.rows.results import slug_of
+
+DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+Gradients = tuple[Tensor, Tensor, Tensor]
+MOST_PROBLEMS = 1024
+"""Problems whose kernels are remembered."""
+TWICE = "flash_attention: got a gradient of its gradient, expected a first one; pass create_graph=False"
+OF_LSE = "lse: got a gradient of its own, expected one of o alone; pass lse.detach() to what comes behind"
+
+
+def is_asked_for(*tensors: Any) -> bool:
+    """Whether they are tensors and one of them requires a gradient."""
+    return all(isinstance(one, Tensor) for one in tensors) and any(one.requires_grad for one in tensors)
+
+
+def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, deterministic: bool) -> None:
+    """Raises Unsupported, which says why, where no kernel has the gradients of such a call; ValueError and TypeError
+    for what is no mask or scale."""
+    validate.check_options(1.0 if scale is None else scale, causal, any_sign=True)
+    if q.dim() == k.dim() == 4 and q.dtype in DTYPES and q.numel() and k.numel():
+        case_of(_problem(q, k, bool(causal)), bool(deterministic), None)
+
+
+def attach(operator: Any) -> None:
+    """Gives a custom operator (q, k, v, causal, scale, deterministic) -> (o, lse) its gradients with respect to q, k
+    and v. One with respect to lse raises NotImplementedError, and so do gradients of gradients."""
+    operator.register_autograd(_gradients, setup_context=_keep)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, ctx.causal, ctx.scale, ctx.deterministic = inputs
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    if d_lse is not None:
+        raise NotImplementedError(OF_LSE)
+    if d_o is None:
+        return (None,) * 6
+    found = _operator(d_o, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.deterministic)
+    return (*found, None, None, None)
+
+
+@library.custom_op(
+    "twinkernels::flash_attention_backward",
+    mutates_args=(),
+    schema="(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool causal, float? scale, "
+    "bool deterministic) -> (Tensor, Tensor, Tensor)",
+)
+def _operator(
+    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
+    deterministic: bool,
+) -> Gradients:  # fmt: skip
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if not (q.numel() and k.numel()):
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    if scale <= 0:  # as in the forward pass: kernels take a positive scale
+        sign, size = (-1.0, -scale) if scale else (0.0, 1.0)
+        dq, dk, dv = launch(d_o, q * sign, k, v, o, lse, causal, size, deterministic)
+        return dq * sign, dk, dv
+    return launch(d_o, q, k, v, o, lse, causal, scale, deterministic)
+
+
+@_operator.register_fake
+def _(
+    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
+    deterministic: bool,
+) -> Gradients:  # fmt: skip
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+def _refuse(ctx: Any, *gradients: Tensor) -> Any:
+    raise NotImplementedError(TWICE)
+
+
+_operator.register_autograd(_refuse)
+
+
+def launch(
+    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float,
+    deterministic: bool,
+) -> Gradients:  # fmt: skip
+    """dq, dk and dv on the current stream of q's device, without waiting for it. Scratch memory comes from PyTorch's
+    allocator. Raises Unsupported, CompileError, and LaunchError with CUDA's own words."""
+    tensors = {"q": q, "k": k, "v": v, "o": o, "do": d_o}
+    tensors = {name: _laid_out(name, tensor) for name, tensor in tensors.items()}
+    for name in "qkv":
+        tensors[f"d{name}"] = torch.empty_like(tensors[name])
+    problem = _problem(q, k, causal)
+    with torch.cuda.device(q.device):
+        kernel = _kernel(q.device.index, case_of(problem, deterministic, torch.cuda.get_device_name(q.device)))
+        workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=q.device)
+        workspace[kernel.scratch_bytes :].zero_()
+        args = structure({**tensors, "lse": lse}, {"scale": scale}, workspace)
+        if code := kernel.entry(bytes(args), torch.cuda.current_stream(q.device).cuda_stream):
+            raise LaunchError(f"gradients of flash_attention, {problem.slug}: {torch.cuda.CudaError(code)}", code)
+    return tensors["dq"], tensors["dk"], tensors["dv"]
+
+
+def _laid_out(name: str, tensor: Tensor) -> Tensor:
+    """The tensor, or a copy where its strides or its address are none that a kernel takes: the gradient of a sum is
+    one number, expanded."""
+    try:
+        validate.check_memory(name, tensor)
+        validate.check_layout(name, tensor, by_tma=True)
+    except ValueError:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor
+
+
+def _problem(q: Tensor, k: Tensor, causal: bool) -> Problem:
+    batch, heads, seq_q, head_dim = q.shape
+    return Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
+
+
+@lru_cache(MOST_PROBLEMS)
+def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
+    """The last rung in CUDA that takes the problem, one that repeats its bits if `deterministic`, at the tile tuned
+    for the GPU of that name. Raises Unsupported with the last rung's reason."""
+    reason = ""
+    for rung in reversed(hopper.TECHNIQUES):
+        if deterministic and not rung.repeats:
+            continue
+        best = tiles.best_tile(rung.name, "cuda", problem, gpu and slug_of({"name": gpu}))
+        tile = best or techniques.reference_tile(rung, problem.tile_key)
+        declined = techniques.unsupported(rung, "cuda", problem, tile)
+        if declined is None:
+            return Case("flash_attention", rung.name, "cuda", problem, tile)
+        reason = reason or f"{rung.name}: {declined}"
+    raise Unsupported(
+        f"gradients of flash_attention: no kernel takes this problem ({reason}); pass detached tensors, or use "
+        "torch.nn.functional.scaled_dot_product_attention"
+    )
+
+
+@lru_cache(MOST_PROBLEMS)
+def _kernel(device: int, case: Case) -> CudaVariant:
+    """Built the first time, or found in the build folder."""
+    kernel = load(case)
+    assert isinstance(kernel, CudaVariant)
+    return kernel

@@ -1,0 +1,194 @@
+"""Gradients of `flash_attention`: autograd comes to the backward kernel with what it needs, once, and not twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from harness import flash_attention
+from harness.build import Unsupported
+from harness.measure import gate
+from harness.operators.attention import api as forward
+from harness.operators.attention.reference import truth
+from harness.operators.attention_backward import api, reference
+from harness.operators.attention_backward.ladders import hopper
+from harness.operators.attention_backward.problem import Problem
+
+
+def need_hopper() -> None:
+    if torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("no Hopper GPU")
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Both kernels' places are taken by what they should compute; a list of what is asked of the second's bits."""
+    asked: list[bool] = []
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+        return truth(q, k, v, causal=causal, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+
+    def launch(
+        d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float, steady: bool
+    ) -> Any:
+        assert scale > 0
+        asked.append(steady)
+        tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": d_o}
+        return tuple(reference.truth(tensors, scale=scale, causal=causal).values())
+
+    monkeypatch.setattr(forward, "_attend", attend)
+    monkeypatch.setattr(api, "launch", launch)
+    return asked
+
+
+def tensors(heads: int = 2, heads_kv: int = 1, seq_q: int = 5, seq_kv: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((heads, seq_q), (heads_kv, seq_kv), (heads_kv, seq_kv))
+    drawn = (torch.randn(1, *size, 4, dtype=torch.float64, generator=generator) for size in sizes)
+    q, k, v = (tensor.requires_grad_() for tensor in drawn)
+    return q, k, v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3, -0.7, 0.0])
+def test_gradients_are_those_of_differences(exact: list[bool], causal: bool, scale: float | None) -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flash_attention(q, k, v, causal=causal, scale=scale)[0]
+
+    assert torch.autograd.gradcheck(attend, tensors())
+    assert exact
+
+
+def test_heads_that_are_expanded_get_the_sum(exact: list[bool]) -> None:
+    q, k, v = tensors(heads=4)
+    wide = flash_attention(q, k.expand(1, 4, 7, 4), v.expand(1, 4, 7, 4))[0]
+    narrow = flash_attention(q, k, v)[0]
+    found, expected = (torch.autograd.grad(o.square().sum(), (q, k, v)) for o in (wide, narrow))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_gradient_is_deterministic_where_it_is_asked_to_be(exact: list[bool]) -> None:
+    q, k, v = tensors()
+    for deterministic in (False, True):
+        flash_attention(q, k, v, deterministic=deterministic)[0].sum().backward()
+    assert exact == [False, True]
+
+
+def test_what_has_no_gradient_is_refused_by_name(exact: list[bool]) -> None:
+    q, k, v = tensors()
+    o, lse = flash_attention(q, k, v)
+    with pytest.raises(NotImplementedError, match=r"^lse: got a gradient of its own, .*pass lse.detach\(\)"):
+        (o.sum() + lse.sum()).backward()
+    (first,) = torch.autograd.grad(flash_attention(q, k, v)[0].sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"^flash_attention: got a gradient of its gradient"):
+        first.sum().backward()
+    lse_alone = flash_attention(q, k, v)[0] * 0 + flash_attention(q, k, v)[1].detach()[..., None]
+    assert torch.autograd.grad(lse_alone.sum(), q)[0].abs().max() == 0
+
+
+def test_a_compiled_training_step_has_the_same_gradients(exact: list[bool]) -> None:
+    def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flash_attention(q, k, v, causal=True)[0].square().sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    q, k, v = tensors(seq_q=7)
+    for one, other in zip(*(torch.autograd.grad(each(q, k, v), (q, k, v)) for each in (loss, compiled)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_only_rungs_whose_bits_repeat_are_deterministic() -> None:
+    for causal in (False, True):
+        problem = Problem.square(1, 4, 4096, 128, causal=causal)
+        chosen = {steady: api.case_of(problem, steady, None).technique for steady in (False, True)}
+        rungs = {rung.name: rung for rung in hopper.TECHNIQUES}
+        assert rungs[str(chosen[True])].repeats
+        assert list(rungs).index(str(chosen[True])) <= list(rungs).index(str(chosen[False]))
+
+
+def test_a_problem_that_no_kernel_takes_is_refused_with_a_reason() -> None:
+    with pytest.raises(Unsupported, match=r"no kernel takes this problem .*head_dim must be 64 or 128"):
+        api.case_of(Problem.square(1, 4, 4096, 256), False, None)
+
+
+def of_sum(q: Tensor) -> Tensor:
+    return torch.ones((), dtype=q.dtype).expand(q.shape)
+
+
+@pytest.mark.parametrize(
+    "change", [of_sum, lambda q: q.mT.contiguous().mT, lambda q: torch.zeros(q.numel() + 1).to(q.dtype)[1:].view_as(q)]
+)
+def test_a_gradient_of_any_strides_gets_those_that_kernels_take(change: Callable[[Tensor], Tensor]) -> None:
+    q = torch.zeros(1, 2, 64, 64, dtype=torch.bfloat16)
+    given = change(q)
+    found = api._laid_out("do", given)
+    assert found is not given
+    assert found.is_contiguous()
+    assert torch.equal(found, given)
+    assert api._laid_out("do", q) is q
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(
+    "problem",
+    [Problem(2, 4, 2, 200, 333, 64, "fp16", True), Problem(1, 8, 1, 512, 512, 128), Problem(1, 2, 2, 210, 136, 64)],
+    ids=lambda problem: problem.slug,
+)
+def test_gradients_on_a_gpu_pass_the_gate(problem: Problem, deterministic: bool) -> None:
+    need_hopper()
+
+    def launch(given: Any, scalars: Any) -> None:
+        q, k, v = (given[name].detach().requires_grad_() for name in ("q", "k", "v"))
+        o, _ = flash_attention(q, k, v, deterministic=deterministic, **scalars)
+        for name, gradient in zip(("dq", "dk", "dv"), torch.autograd.grad(o, (q, k, v), given["do"]), strict=True):
+            given[name].copy_(gradient)
+
+    verdict = gate.gate(launch, problem, peer=True, distributions=("normal", "shifted", "negative_scores"))
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.gpu
+def test_200_steps_of_training_lose_what_they_lose_with_plain_pytorch() -> None:
+    """A small transformer's losses are those of SDPA's math path, within what weights rounded to bf16 change there."""
+    need_hopper()
+
+    def math(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    plain, noisy = losses(math), losses(math, rounded=True)
+    ours = losses(lambda q, k, v: flash_attention(q, k, v, causal=True)[0])
+    assert (ours - plain).abs().mean() <= (noisy - plain).abs().mean()
+    assert ours[-1] < 0.5 * ours[0]
+
+
+def losses(attend: Callable[..., Tensor], *, rounded: bool = False) -> Tensor:
+    """Of two layers that learn to count on by sevens, with their weights rounded before the first step or not."""
+    torch.manual_seed(0)
+    width, heads, length, words = 256, 4, 256, 64
+    embed, out = nn.Embedding(words, width), nn.Linear(width, words)
+    layers = [(nn.Linear(width, 3 * width), nn.Linear(width, width)) for _ in range(2)]
+    model = nn.ModuleList([embed, out, *(module for layer in layers for module in layer)]).cuda()
+    if rounded:
+        model.bfloat16().float()
+    optimizer, found = torch.optim.AdamW(model.parameters(), lr=1e-3), []
+    for _ in range(200):
+        text = ((torch.randint(words, (8, 1)) + 7 * torch.arange(length + 1)) % words).cuda()
+        with torch.autocast("cuda", torch.bfloat16):
+            x = embed(text[:, :-1])
+            for project, join in layers:
+                q, k, v = project(x).view(8, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+                x = x + join(attend(q, k, v).transpose(1, 2).flatten(2))
+            loss = nn.functional.cross_entropy(out(x).flatten(0, 1).float(), text[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.detach())
+    return torch.stack(found).cpu()
