@@ -112,4 +112,14 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         repeats=False,
     ),
+    Technique(
+        "overlapped",
+        "hopper",
+        "products in flight under the arithmetic: dP under P, dV under dS, dK while dQ is stored",
+        builds_on=("bulk_reduce",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
 )
