@@ -67,6 +67,11 @@ FILES = (
     Row(("harness/operators/attention/rivals/cute",), ("cutlass",)),
     Row(("harness/operators/attention/rivals/cutile",), ("cuda.tile", "nvidia", "assemble")),
     Row(("harness/operators/attention/claims",), ("harness.operators.attention", "harness.expressibility.claims")),
+    Row(("harness/operators/gemm/claims",), ("harness.operators.gemm", "harness.expressibility")),
+    Row(
+        ("triton_kernels/gemm/hopper/flagship.py", "triton_kernels/gemm/gluon/hopper/flagship.py"),
+        ("torch", "triton", "triton_kernels.gemm", "triton_kernels.attention.gluon_warpgroups"),
+    ),
     Row(
         (
             *("harness/operators/attention/api.py", "harness/operators/attention_backward/api.py"),

@@ -46,18 +46,20 @@ def tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     return (triton.cdiv(a.shape[0], tile.block_m) * triton.cdiv(b.shape[0], tile.block_n),)
 
 
-MULTIPROCESSORS_ELSEWHERE = 3
-"""Number of multiprocessors to assume without a GPU: few, so that a program gets several tiles there."""
+MULTIPROCESSORS = {"meta": 132, "cpu": 3}
+"""Without a GPU: those of an H100 or H200 where a kernel is compiled for it, and in the interpreter few, so that a
+program gets several tiles."""
 
 
-def multiprocessors(on_gpu: bool) -> int:
-    """Number of multiprocessors of the current GPU."""
-    return torch.cuda.get_device_properties("cuda").multi_processor_count if on_gpu else MULTIPROCESSORS_ELSEWHERE
+def multiprocessors(device: torch.device) -> int:
+    """Number of multiprocessors of a GPU, or to assume elsewhere."""
+    known = MULTIPROCESSORS.get(device.type)
+    return known or torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def persistent_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     """One program per multiprocessor, but no more than tiles of C; each works on several tiles."""
-    return (min(*tiles(a, b, tile), multiprocessors(a.is_cuda)),)
+    return (min(*tiles(a, b, tile), multiprocessors(a.device)),)
 
 
 LEAST_STEPS = 8
@@ -71,12 +73,18 @@ LARGEST_TILE = 128 * 256
 def splits(a: torch.Tensor, b: torch.Tensor, tile: Any) -> int:
     """How many programs share each tile, so that there are about as many as multiprocessors."""
     steps = triton.cdiv(a.shape[1], block_k(tile))
-    return max(1, min(multiprocessors(a.is_cuda) // tiles(a, b, tile)[0], steps // LEAST_STEPS))
+    return max(1, min(multiprocessors(a.device) // tiles(a, b, tile)[0], steps // LEAST_STEPS))
 
 
 def split_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     """So many programs for each tile of C."""
     return (tiles(a, b, tile)[0] * splits(a, b, tile),)
+
+
+def workspace_of_parts() -> int:
+    """Bytes of workspace where programs leave parts."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return COUNTER_BYTES + 4 * LARGEST_TILE * multiprocessors(device)
 
 
 FULL_ENOUGH = 95
@@ -86,7 +94,7 @@ FULL_ENOUGH = 95
 def shared_steps(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, int]:
     """The number of tiles whose steps are shared, and of the programs that share them: of the tiles beyond whole waves,
     and of one wave more, so that no share is short."""
-    number, most = tiles(a, b, tile)[0], multiprocessors(a.is_cuda)
+    number, most = tiles(a, b, tile)[0], multiprocessors(a.device)
     waves = triton.cdiv(number, most)
     if 100 * number >= FULL_ENOUGH * waves * most:
         return 0, 1
@@ -170,7 +178,7 @@ class Twin:
     def workspace_bytes(self, problem: Any) -> int:
         """Bytes of workspace that `launch` needs. They must be zero before it, and what it counts is zero after it."""
         if "part_ptr" in self.kernel.arg_names:
-            return COUNTER_BYTES + 4 * LARGEST_TILE * multiprocessors(torch.cuda.is_available())
+            return workspace_of_parts()
         if not self.makes_descriptors:
             return 0
         return DESCRIPTORS_BYTES * triton.cdiv(problem.m, 64) * triton.cdiv(problem.n, 64)
@@ -205,6 +213,28 @@ class Twin:
         }
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Several twins as one: `choose(a, b, tile)` names the one that takes a problem, and a tile of its own for it."""
+
+    choose: Callable[[torch.Tensor, torch.Tensor, Any], tuple[Twin, Any]]
+
+    def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
+        """As Twin.specialize does; for the multiprocessors of an H100."""
+        tensors = meta_tensors(problem)
+        twin, own = self.choose(tensors["a"], tensors["b"], tile)
+        return twin.specialize(problem, strides, own, arch)
+
+    def launch(self, a: torch.Tensor, b: torch.Tensor, *rest: Any, tile: Any, **options: Any) -> CompiledKernel | None:
+        """As Twin.launch does."""
+        twin, own = self.choose(a, b, tile)
+        return twin.launch(a, b, *rest, tile=own, **options)
+
+    def workspace_bytes(self, problem: Any) -> int:
+        """Enough for whichever is chosen."""
+        return workspace_of_parts()
+
+
 def describe(tensor: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:
     """A descriptor, made on the host, of a matrix whose boxes have so many rows and columns."""
     stride = tensor.stride(0) if tensor.shape[0] > 1 else tensor.shape[1]
@@ -220,7 +250,7 @@ def meta_tensors(problem: Any) -> dict[str, torch.Tensor]:
     """The tensors of a problem and its workspace, without memory. Their pointers count as aligned, as `validate`
     requires."""
     shapes = {"a": (problem.m, problem.k), "b": (problem.n, problem.k), "c": (problem.m, problem.n)}
-    dtypes = {"c": DTYPES[problem.c_dtype]}
+    dtypes = {"c": DTYPES[problem.dtype if problem.out == "same" else problem.out]}
     if problem.epilogue != "plain":
         shapes["bias"] = (problem.n,)
     shapes |= {"counter": (COUNTER_BYTES // 4,), "part": (LARGEST_TILE,)}
