@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SITE = ROOT / "reports" / "site"
 FIRST = 2
-"""Problems of the ladder that a report times on a GPU: those of the first page's bars."""
+"""Problems of the ladder that the first page's bars show."""
 
 
 def report(
@@ -49,10 +49,10 @@ def report(
 
     On a GPU the first page comes first: the fastest kernels of each language are timed beside the libraries. Without
     one the first site, from recorded rows, is there within a minute. What is computed here joins it. With names, only
-    these techniques are looked at, and their pages are drawn first. Each kernel is compiled for one problem and
-    architecture, timed on two problems and, without a GPU, checked on one; --all takes all of them. Work that an
-    earlier report or run did with the same kernels and compilers is not repeated. The site is built even if a kernel
-    fails, or Ctrl-C stops the work; the exit code is 1 if a kernel fails.
+    these techniques are looked at, and their pages are drawn first. Each kernel is compiled for one architecture, and
+    timed or, without a GPU, checked on one problem; --all takes all of them. Work that an earlier report or run did
+    with the same kernels and compilers is not repeated. The site is built even if a kernel fails, or Ctrl-C stops the
+    work; the exit code is 1 if a kernel fails.
     """
     wanted = chosen(names)
 
@@ -125,7 +125,7 @@ def _work(
         drawn()
     code = [row for row in read if row["kind"] == "code"]
     console.print(f"{sum(row['status'] == 'passed' for row in code)} of {len(code)} kernels compiled")
-    experiment = ladder
+    experiment = ladder if everything else replace(ladder, problems=ladder.problems[:1])
     if place == "cpu":
         experiment = correctness(operator_of(names), place, wanted, techniques.TWINS)
         experiment = experiment if everything else replace(experiment, problems=experiment.problems[:1])
