@@ -12,10 +12,14 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
+from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
-from harness.operators.gemm.promises import BEST
+from harness.operators.gemm.promises import BEST, FEW_ROWS
 from harness.operators.gemm.shapes import SHAPES
+
+FEW = 256
+"""Rows of C up to which tiles of 128 rows leave most of a GPU idle."""
 
 EXPERIMENT = Experiment(
     name="grid",
@@ -25,6 +29,12 @@ EXPERIMENT = Experiment(
     peers=CUBLAS,
     tiles=("chosen",),
     distributions=("positive", "outliers", "cancellation"),
+    cells=tuple(
+        (problem, name, techniques.reference_tile(techniques.at(name, problem), problem.tile_key))
+        for problem in SHAPES
+        if problem.m <= FEW
+        for name in FEW_ROWS
+    ),
 )
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """What does each step of a matrix product buy, in each language?
 
 Every rung of both ladders runs in CUDA, in Triton and, where it has a kernel, in Gluon, at its reference tile and at
-the tile tuned for it, on a square that fills the GPU four times. The libraries show how fast a product can be: cuBLAS,
-and those that compile themselves.
+the tile tuned for it, on a square that fills the GPU four times. Rungs without tensor cores take a smaller square, with
+the first rung that has them, their child. Rungs for few rows take a problem that has few; those that are about the last
+wave also a square that leaves most of it empty; each with the rungs that they build on. cuBLAS shows how fast a product
+can be. Inputs of the gate are three; all six are in the experiment correctness.
 """
 
 import sys
@@ -10,17 +12,37 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
+from harness.catalog import techniques
 from harness.catalog.entries import Experiment
-from harness.catalog.techniques import SERIES
 from harness.operators.gemm.ladders import ampere, hopper
+from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.promises import FEW_ROWS
+
+RUNGS = (*ampere.TECHNIQUES, *hopper.TECHNIQUES)
+SCALAR = tuple(technique.name for technique in RUNGS if technique.mma == "fma")
+WAVES = ("tma_store_epilogue", "cluster_multicast", "tile_192", "stream_k")
+"""Rungs whose gain depends on how full the last wave is, and what they build on."""
+ELSEWHERE = {
+    Problem.square(2048): (*SCALAR, "mma_ldmatrix"),
+    Problem(64, 4096, 14_336): ("tma_swizzle", "producer_consumer", *FEW_ROWS),
+    Problem.square(3072): WAVES,
+}
+"""Problem -> the rungs that run there; those that have no place on the large square are not run on it."""
 
 EXPERIMENT = Experiment(
     name="ladder",
     problems=(Problem.square(4096),),
-    techniques=tuple(technique.name for technique in (*ampere.TECHNIQUES, *hopper.TECHNIQUES)),
-    backends=SERIES,
+    techniques=tuple(technique.name for technique in RUNGS if technique.name not in (*SCALAR, *FEW_ROWS)),
+    backends=("cuda", "triton", "gluon"),
+    peers=CUBLAS,
     tiles=("reference", "best"),
+    distributions=("positive", "outliers", "cancellation"),
+    cells=tuple(
+        (problem, name, techniques.reference_tile(techniques.at(name, problem), problem.tile_key))
+        for problem, names in ELSEWHERE.items()
+        for name in names
+    ),
 )
 
 if __name__ == "__main__":

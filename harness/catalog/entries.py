@@ -208,13 +208,13 @@ class Experiment:
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
     best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions`
     are the inputs of the gate, by default all of the operator's; `peers` are by default the operator's.
-    `cells` are (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of
-    `backends`, or in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every
-    sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's
-    programs too. `roofs` are limits of the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels
-    at the best tile of the first technique, whatever their own is. With `one_group` all that is timed of a problem is
-    interleaved with each other, in replicates too. `sharing`: so many other processes use the same GPU while kernels
-    are gated, as on a machine that people share.
+    `cells` are (problem, technique, tile) beside that grid: at a tile of their own, in all of `backends`, or in the one
+    that follows the tile; on a problem that is none of `problems` the anchor is their only peer. `padded`: at the gate
+    rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's
+    ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
+    `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
+    that is timed of a problem is interleaved with each other, in replicates too. `sharing`: so many other processes use
+    the same GPU while kernels are gated, as on a machine that people share.
     """
 
     name: str

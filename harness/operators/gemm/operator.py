@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.operators.gemm import titles
 from harness.operators.gemm.ladders import ampere, hopper
-from harness.operators.gemm.libraries import ANCHOR, LIBRARIES, PEERS
+from harness.operators.gemm.libraries import ANCHOR, CUBLAS, LIBRARIES, PEERS
 from harness.operators.gemm.problem import Problem
 from harness.operators.protocol import Operator, deferred
 
@@ -44,7 +44,7 @@ OPERATOR = Operator(
     ),
     benchmark=Problem.square(4096),
     peers=PEERS,
-    default_peers=PEERS,
+    default_peers=CUBLAS,
     anchor=ANCHOR,
     peer=deferred("harness.operators.gemm.peers", "peer"),
     libraries=LIBRARIES,
@@ -59,6 +59,7 @@ OPERATOR = Operator(
         Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k
         Problem(1, 264, 8, "bf16", "bias", "fp32"),  # one row, one step of k
     ),
+    themes=titles.THEMES,
     labels=titles.LABELS,
     problem_title=titles.problem_title,
     problem_order=titles.problem_order,

@@ -10,8 +10,10 @@ from harness.operators.gemm.libraries import ANCHOR, CUBLAS
 
 FLAGSHIP = "flagship"
 HAS_FLAGSHIP = FLAGSHIP in (technique.name for technique in hopper.TECHNIQUES)
-BEST = (FLAGSHIP,) if HAS_FLAGSHIP else ("persistent", "pingpong")
+BEST = (FLAGSHIP,) if HAS_FLAGSHIP else ("tma_store_epilogue", "cluster_multicast")
 """The rungs that the grid times, in each language: until there is a flagship, those that can be the fastest."""
+FEW_ROWS = ("split_k", "small_m")
+"""Rungs that can be the fastest where C has few rows."""
 
 _over_cublas = partial(Promise, theirs=FASTEST, rivals=CUBLAS)
 

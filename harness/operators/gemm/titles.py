@@ -3,12 +3,50 @@
 from __future__ import annotations
 
 from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.promises import HAS_FLAGSHIP
+
+THEMES = {
+    "Tensor cores": {
+        "scalar": "Scalar FMA",
+        "block_tiled": "Tiles in shared memory",
+        "register_tiled": "8 x 8 elements a thread",
+        "vectorized_loads": "16-byte loads",
+        "mma_ldmatrix": "mma.sync and ldmatrix",
+        "wgmma": "wgmma",
+        "small_m": "Operands change places",
+    },
+    "Shared memory": {
+        "xor_swizzle": "XOR swizzle",
+        "tma_swizzle": "TMA, 128-byte swizzle",
+        "tma_store_epilogue": "Output by TMA, overlapped",
+    },
+    "Copies and barriers": {
+        "cp_async_pipeline": "Asynchronous copies",
+        "mbarrier_ring": "Ring of mbarriers",
+        "cluster_multicast": "Cluster multicast",
+        "split_k": "Parts of k",
+    },
+    "Who works when": {
+        "l2_grid_order": "Grid order for L2",
+        "producer_consumer": "Producer warpgroup",
+        "two_consumers": "Two consumer warpgroups",
+        "persistent": "One block per SM",
+        "pingpong": "Ping-pong",
+        "tile_192": "Tile of 128 x 192",
+        "stream_k": "Steps of the last tiles shared",
+    },
+    "The whole kernel": {"flagship": "Flagship"},
+}
+"""Theme -> technique -> its title, as in other operators where it is the same technique."""
 
 LABELS = {
     "cublas": "cuBLAS",
     "cublaslt": "cuBLASLt, best heuristic",
-    "inductor": "Inductor's Triton templates",
-    "gemm": "matrix products in CUDA",
+    "inductor": "Inductor’s Triton templates",
+    "deep_gemm": "DeepGEMM",
+    "quack": "quack",
+    "torch_mm": "torch.mm",
+    "gemm": "the flagship of matrix products" if HAS_FLAGSHIP else "the best CUDA rung of matrix products",
     "gemm_triton": "matrix products in core Triton",
     "gemm_gluon": "matrix products in Gluon",
     "cublas_sustained": "cuBLAS, sustained",

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from harness import operators
 from harness.catalog import experiments, techniques
+from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
 from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.shapes import SHAPES
 from tests.conftest import CHECKOUT
 
 GEMM = operators.get("gemm")
+RUNGS = GEMM.techniques
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,11 @@ def test_the_scorecard_has_26_shapes() -> None:
 def test_its_ladder_is_not_that_of_attention() -> None:
     found = experiments.load("gemm/ladder")
     assert {problem.operator for problem in found.problems} == {"gemm"}
-    assert found.techniques == tuple(one.name for one in GEMM.techniques)
+    where = {one.name: {case.problem for case in of_experiment(found) if case.technique == one.name} for one in RUNGS}
+    for technique in RUNGS:
+        assert where[technique.name], f"{technique.name} runs nowhere"
+        parent = techniques.parent(technique)
+        assert parent is None or where[technique.name] & where[parent.name], f"{technique.name} without its parent"
     assert experiments.load("ladder").problems[0].operator == "attention"
 
 

@@ -1,0 +1,28 @@
+"""How fast are libraries' matrix products, and how long do those that compile themselves make one wait?
+
+cuBLAS as torch.mm calls it, the best of cuBLASLt's heuristics, Inductor's Triton templates, DeepGEMM and quack, on a
+square and on a layer of a language model. A library that is not installed, or does not import here, has a row that says
+why.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/../.."  # import from this checkout
+
+from harness.catalog.entries import Experiment
+from harness.operators.gemm.libraries import PEERS
+from harness.operators.gemm.problem import Problem
+
+EXPERIMENT = Experiment(
+    name="libraries",
+    problems=(Problem.square(4096), Problem(4096, 14_336, 4096)),
+    techniques=(),
+    peers=PEERS,
+    distributions=("positive", "outliers", "cancellation"),
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run", "gemm/libraries")
