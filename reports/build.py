@@ -46,6 +46,7 @@ MENU = {
 """Kinds of pages, in this order."""
 SECTIONS = {
     "index": "index.html",
+    "answer/": "index.html",
     "technique/": "techniques.html",
     "proof/": "techniques.html",
     "article/": "gap.html",
@@ -108,7 +109,9 @@ class Site:
         self.compiled = proofs(recorded, runs)
         self.known = said(self.compiled)
         self.claims = prose.Claims()
-        self.rows = {name: self._rows(name, load(recorded, runs, hashes, tables, name)) for name in operators.names()}
+        self.rows: dict[str, Rows] = {}
+        for name in operators.names():
+            self.rows[name] = self._rows(name, load(recorded, runs, hashes, tables, name))
         self.main = self.rows[operators.FIRST].main
         self.pages = list(self._all_pages())
         self._environment = environment(self.main.provenance(), self.claims)
@@ -117,7 +120,7 @@ class Site:
     def _rows(self, operator: str, datasets: Sequence[Dataset]) -> Rows:
         timed = [data for data in datasets if data.timings()]
         main = timed[0] if timed else Dataset("", False, (), operator=operators.get(operator))
-        return Rows(main, datasets, self.known, self.claims)
+        return Rows(main, datasets, self.known, self.claims, self.rows)
 
     def draw(self, folder: Path, progress: Progress) -> list[str]:
         """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken.

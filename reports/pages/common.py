@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from harness.operators.protocol import Problem
-from reports.data.dataset import Dataset, Row, quartiles
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Row, quartiles
+from reports.facts.answer import Choice
 from reports.facts.expressibility import Known
 
 PLACE = Path(__file__).resolve().parent
@@ -37,6 +39,8 @@ class Rows:
     """What each language can say of the techniques, by proofs."""
     claims: Callable[..., str]
     """Checks a directional claim: prose.Claims."""
+    of_all: Mapping[str, Rows] = field(default_factory=dict, repr=False)
+    """The rows of every operator, by its name."""
 
     @property
     def fresh_first(self) -> list[Dataset]:
@@ -48,10 +52,40 @@ def of_operator(name: str) -> ModuleType | None:
     """The module of an operator's own pages, reports/pages/<operator>; None where it has none. It has
 
     pages(rows) -> the pages, the first of all operators' first one being index.html
+    line(rows, gpu) -> its Line in the first page's table, of rows of this GPU if there are any; not of the first
     parts(technique) -> (template, variables) of what the page of a technique shows beside rows
     references(data) -> further functions of hand-written text
     """
     return importlib.import_module(f"reports.pages.{name}") if (PLACE / name).is_dir() else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """An operator in the first page's table. `path`: of its own answer. `between`: what is between its products, which
+    is why languages differ there as they do. `gpu`: on which, less its maker."""
+
+    title: str
+    path: str
+    between: str
+    problem: str
+    gpu: str
+    choices: Sequence[Choice]
+
+
+def other_operators(rows: Rows, data: Dataset) -> list[Line]:
+    """The lines of the operators that have rows, but for that of `data`."""
+    others = ((of_operator(name), one) for name, one in rows.of_all.items() if name != data.operator.name)
+    lines = (module.line(one, data.gpu) for module, one in others if module)
+    return [line for line in lines if line]
+
+
+def grid_lines(grid: Iterable[tuple[Problem, Mapping[str, Point]]]) -> list[dict[str, Any]]:
+    """What answer.over_problems found, as lines of a file."""
+    return [
+        {"problem": problem.slug, "kernel": name, "tflops": point.tflops if point.counts else None}
+        for problem, points in grid
+        for name, point in points.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -63,11 +97,13 @@ class Figure:
     """The files of downloads.experiments that have its numbers, less their ending; empty where there are none."""
 
 
-def shown_problems(data: Dataset, experiment: str) -> list[Problem]:
+def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Problem]:
     """The problems on which a technique's page shows it: of each cell of the tile tables the one nearest to what
-    `bench` times by default."""
+    `bench` times by default, of those on which it was timed if it was."""
     cells: dict[str, list[Problem]] = {}
-    for problem in data.problems(experiment):
+    every = data.problems(experiment)
+    timed = {reading.problem_of(row) for row in data.timings(experiment) if row.technique == technique}
+    for problem in [problem for problem in every if problem in timed] or every:
         cells.setdefault(problem.cells[-1], []).append(problem)
     return [min(some, key=lambda one: one.distance(data.operator.benchmark)) for some in cells.values()]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.catalog import techniques
 from harness.rows import results
 from reports.data.dataset import Dataset, Row, grouped
 
@@ -34,8 +35,10 @@ class Download:
 
 
 def stem(data: Dataset, experiment: str) -> str:
-    """The name of an experiment's files, less its ending: ladder-h200; ladder-h200-here for fresh rows."""
-    return f"{experiment}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
+    """The name of an experiment's files, less its ending: ladder-h200; ladder-h200-here for fresh rows;
+    the operator in front where it is not the first."""
+    name = techniques.qualified(experiment, data.operator.name).replace("/", "-")
+    return f"{name}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
 
 
 def stem_of(data: Dataset, experiment: str) -> str:

@@ -49,7 +49,8 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         if name not in on_ladders and any((name, language) in known for language in LANGUAGES):
             lines.setdefault(where.get(name, OTHERS), []).append(_line(known, name, idea))
     return {
-        "themes": {name: some for name, some in lines.items() if some},
+        "themes": {name: _together(some) for name, some in lines.items() if some},
+        "several": len(operators.every()) > 1,
         "languages": LANGUAGES,
         "long": LONG,
         "proven": proofs.proven(proofs.cells(compiled)),
@@ -58,6 +59,12 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in proofs.ASKED.items()],
         "changes": changes(known),
     }
+
+
+def _together(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In their order, but what several operators call by one name one after another."""
+    names = [line["name"].rpartition("/")[2] for line in lines]
+    return [lines[place] for place in sorted(range(len(lines)), key=lambda place: (names.index(names[place]), place))]
 
 
 def _line(
@@ -69,6 +76,7 @@ def _line(
         "name": name,
         "title": title(rung.name if rung else name),
         "idea": idea,
+        "operator": operators.get(rung.operator).title if rung else "",
         "path": page_of(rung) if rung else None,
         "said": matrix.said_of(name, known),
         "gains": found,
@@ -168,7 +176,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
 
 def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """Every experiment with its question, its rows, and what has no number."""
-    questions = COMMANDS | {name: experiments.question(name) for name in experiments.files()}
+    questions = COMMANDS | {name: experiments.question(name) for name in experiments.full_names()}
     tables = []
     for data in datasets:
         lines = []
@@ -177,7 +185,7 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
             lines.append(
                 {
                     "name": name,
-                    "question": questions.get(name.removesuffix(reading.SHARED_PTXAS), ""),
+                    "question": _question(questions, data, name.removesuffix(reading.SHARED_PTXAS)),
                     "rows": len(rows),
                     "stem": downloads.stem_of(data, name),
                     "holes": group_holes(data.holes(name)),
@@ -190,6 +198,11 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "scorecards": [(data, entries) for data in datasets if (entries := scored(data))],
         "files": [one for data in datasets for one in downloads.experiments(data)],
     }
+
+
+def _question(questions: Mapping[str, str], data: Dataset, name: str) -> str:
+    """Of an experiment of this operator, or of a command."""
+    return questions.get(data.operator.experiment(name)) or questions.get(name, "")
 
 
 def programs(known: Known) -> set[str]:

@@ -8,23 +8,24 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results
 from reports.data import links
 from reports.data.dataset import Dataset, Row
-from reports.data.names import LANGUAGES, theme, title
+from reports.data.names import LANGUAGES, label, page_of, theme, title
 from reports.draw import banks, figures
 from reports.facts import counters, matrix, sanitizers, steps, tuning
 from reports.facts.expressibility import LONG
-from reports.facts.gains import gains
+from reports.facts.gains import Gain, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import downloads, listing, prose
 from reports.pages.common import Figure, Rows, of_operator, shown_problems
 
-LINKED = "~: the two kernels were timed in two runs; each is compared with cuDNN in its own run"
+LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
 CENSUS_FIRST = (
     "instructions",
@@ -49,7 +50,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     parents = {language: techniques.parent(which, language) for language in written}
     place = rungs().index(which)
     experiment = techniques.experiment_of(which)
-    problems = shown_problems(data, experiment)
+    problems = shown_problems(data, experiment, which.name)
     svg = figures.step(data, problems, which)
     taken = {
         backend: [steps.one_step(data, problem, which, backend, "reference") for problem in problems]
@@ -64,7 +65,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
-    caption = data.provenance(shown) + (f". {LINKED}" if is_linked else "")
+    caption = data.provenance(shown) + (f". {LINKED.format(label(str(data.operator.anchor)))}" if is_linked else "")
     tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     found = gains(data, experiment, which) if data.raw else None
@@ -98,12 +99,28 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "tuned": tuning.tuned(data, experiment, which),
         "tuned_earlier": tuning.tried_earlier(data, which),
         "gains": found,
+        "elsewhere": elsewhere(rows, which),
         "gained": told and (min(told), max(told)),
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data, rows.claims) if data.raw else None,
         "machines": data.environments_of(shown),
     }
+
+
+def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | None, Gain]]]:
+    """Backend -> (operator's title, page, gain) of the technique of this name in every operator that has a gain, its
+    own first and without a page; only where several have one."""
+    found: dict[str, list[tuple[str, str | None, Gain]]] = {}
+    namesakes = [one for one in rungs() if one.name == which.name]
+    for one in sorted(namesakes, key=lambda one: one is not which):
+        data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
+        what = gains(data, techniques.experiment_of(one), one).languages if data and data.raw else {}
+        for backend, language in what.items():
+            if language.gain and not language.same_program:
+                path = None if one is which else page_of(one)
+                found.setdefault(backend, []).append((operators.get(one.operator).title, path, language.gain))
+    return {backend: gained for backend, gained in found.items() if len(gained) > 1}
 
 
 def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique | None) -> dict[str, Any]:

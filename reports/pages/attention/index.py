@@ -10,11 +10,13 @@ from markupsafe import Markup
 from harness.catalog import techniques
 from reports.data.dataset import Dataset
 from reports.data.names import LANGUAGES, cell_title
+from reports.draw import bars
 from reports.facts import counters
+from reports.facts.answer import Answer, Bar, choices
 from reports.facts.expressibility import Said
 from reports.pages import downloads
-from reports.pages.attention import answer, bars
-from reports.pages.common import Rows, provenance
+from reports.pages.attention import answer
+from reports.pages.common import Rows, grid_lines, other_operators, provenance
 
 STATES = {
     "direct": "you",
@@ -61,7 +63,8 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     return {
         "answer": found,
         "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
-        "choices": answer.choices(found),
+        "choices": choices(found),
+        "others": other_operators(rows, data),
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
         "newest": answer.newest_triton(data),
         "deciding": deciding,
@@ -82,7 +85,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "shown": data,
         "files": [
             downloads.Download(f"answer-{name}", table, found.rows),
-            *([downloads.Download(f"grid-{name}", _grid(grid), _rows(grid))] if grid else []),
+            *([downloads.Download(f"grid-{name}", grid_lines(grid), _rows(grid))] if grid else []),
         ],
     }
 
@@ -98,14 +101,14 @@ def state(said: Said) -> tuple[str, str]:
     return "hint" if said.grade == "automatic" else said.grade, STATES[said.grade]
 
 
-def command(found: answer.Answer) -> str:
+def command(found: Answer) -> str:
     """What times the bars of our own kernels."""
     best = [found.best(language).point.row for language in ("cuda", "triton", "gluon")]
     names = dict.fromkeys(techniques.shown(techniques.at(row.technique, found.problem)) for row in best if row)
     return f"twinkernels bench {' '.join(names)} --problem {found.problem.slug}"
 
 
-def where(data: Dataset, found: answer.Answer) -> list[str]:
+def where(data: Dataset, found: Answer) -> list[str]:
     """What the numbers are about: GPU, problem, day, compilers."""
     rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
     days = sorted({str(row.time)[:10] for row in rows})
@@ -120,7 +123,7 @@ def where(data: Dataset, found: answer.Answer) -> list[str]:
     ]
 
 
-def stalls(rows: Rows, found: answer.Answer) -> list[tuple[answer.Bar, list[tuple[str, float]]]]:
+def stalls(rows: Rows, found: Answer) -> list[tuple[Bar, list[tuple[str, float]]]]:
     """Of the bars of our kernels that multiply by wgmma: why their warps did not issue, by ncu, at the tile of the bar;
     the most first."""
     made = []
@@ -136,11 +139,3 @@ def stalls(rows: Rows, found: answer.Answer) -> list[tuple[answer.Bar, list[tupl
 
 def _rows(grid: list[Any]) -> list[Any]:
     return [point.row for _, points in grid for point in points.values()]
-
-
-def _grid(grid: list[Any]) -> list[dict[str, Any]]:
-    return [
-        {"problem": problem.slug, "kernel": name, "tflops": point.tflops if point.counts else None}
-        for problem, points in grid
-        for name, point in points.items()
-    ]

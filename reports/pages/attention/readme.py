@@ -9,10 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Wedge
 
 from reports.data.loading import load, proofs, recorded_hashes
+from reports.draw import bars
 from reports.draw.style import BAD, COLORS, GRID, INK, MARKERS, MUTED, PAPER, TICK, canvas, to_svg, write
+from reports.facts.answer import Answer
 from reports.facts.expressibility import Said, said
-from reports.pages.attention import answer, bars
-from reports.pages.attention.answer import Answer, Deciding
+from reports.pages.attention import answer
+from reports.pages.attention.answer import Deciding
 from reports.pages.attention.index import state
 
 WIDTH, MARGIN, TOP, ROW, FOOT = 1060, 24, 60, 34, 40

@@ -5,11 +5,11 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from reports.draw.style import COLORS, HEAD, INK, LIBRARY, MARKERS, MUTED, PANEL, PAPER, TICK, canvas, to_svg, write
-from reports.pages.attention.answer import PANELS, Answer, Bar
+from reports.facts.answer import Answer, Bar
 
 TITLES = {"wgmma": ("wgmma", "Hopper’s instruction"), "mma_sync": ("mma.sync", "Ampere’s, on the same GPU")}
 ROWS = {"wgmma": (26, 15), "mma_sync": (20, 8)}
-"""Panel -> pixels of a bar's line, and of the bar."""
+"""Panel -> pixels of a bar's line, and of the bar. The limits of an answer name its panels."""
 HEADING, GAP, FOOT = 40, 8, 34
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
@@ -28,7 +28,7 @@ def bars(found: Answer, width: int = WIDE) -> str:
 
 def height_of(found: Answer) -> int:
     """Pixels of both panels."""
-    return sum(HEADING + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in PANELS) + FOOT
+    return sum(HEADING + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in found.limits) + FOOT
 
 
 def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None:
@@ -40,7 +40,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     top = 1.04 * most
     axes.set(xlim=(0, top), ylim=(height, 0))
     y = 0.0
-    for panel in PANELS:
+    for panel in found.limits:
         row, thick = ROWS[panel]
         start = y + HEADING
         name, meaning = TITLES[panel]
@@ -73,7 +73,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
 def finding(found: Answer) -> str:
     """The bars in words."""
     parts = []
-    for panel in PANELS:
+    for panel in found.limits:
         told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in found.of(panel) if bar.tflops)
         missing = ", ".join(bar.label for bar in found.of(panel) if not bar.tflops)
         parts.append(f"{TITLES[panel][0]}: {told or 'nothing'}" + (f"; not measured yet: {missing}" if missing else ""))

@@ -1,0 +1,218 @@
+"""An operator's answer: the best of each language and library at one problem, and what each costs its author."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from harness.catalog import sources, techniques
+from harness.operators.protocol import Problem
+from harness.rows import reading
+from reports.data.dataset import Dataset, Point, Row, fastest
+from reports.data.names import LANGUAGES, label
+from reports.facts import tuning
+
+SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
+"""Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one. TLX
+is for a Triton beside the installed one."""
+CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
+"""Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """What an operator's answer compares. A panel is a class of tensor-core instructions.
+
+    `languages` and `libraries`: panel -> those that keep a place in it. `experiments`: those with timings of a
+    language. `headline`: the experiment whose first problem the answer is about. `peak`: the share of the tensor cores'
+    peak that can be reached by a panel's instructions, None where nobody measured that. `labels`: names that differ
+    from those elsewhere.
+    """
+
+    languages: Mapping[str, tuple[str, ...]]
+    libraries: Mapping[str, tuple[str, ...]]
+    experiments: Callable[[Dataset, str], list[str]]
+    headline: str
+    peak: Callable[[Dataset, str], float | None]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The best that a language or a library reaches with one class of tensor-core instructions. `tried`: tiles of which
+    this is the best. `compile_s`: seconds that compiling it took, None where no row says."""
+
+    panel: str
+    backend: str
+    """A language (cuda, triton, gluon, tlx), or a library."""
+    point: Point
+    label: str
+    tried: int = 1
+    compile_s: float | None = None
+
+    @property
+    def is_library(self) -> bool:
+        return self.backend not in SERIES_OF
+
+    @property
+    def tflops(self) -> float | None:
+        return self.point.tflops if self.point.counts else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """At one problem, each kernel at its best tile."""
+
+    problem: Problem
+    gpu: str
+    bars: list[Bar]
+    """Panel by panel, the fastest first."""
+    limits: dict[str, float | None]
+    """Panel -> TFLOPS of the tensor cores, at the SM clock of the fastest bar where it was read; None where it was not
+    measured."""
+
+    def bar(self, panel: str, backend: str) -> Bar:
+        return next(bar for bar in self.bars if (bar.panel, bar.backend) == (panel, backend))
+
+    def of(self, panel: str) -> list[Bar]:
+        return [bar for bar in self.bars if bar.panel == panel]
+
+    def best(self, *backends: str) -> Bar:
+        """The fastest of these, in any panel."""
+        return max((bar for bar in self.bars if bar.backend in backends), key=lambda bar: bar.tflops or 0)
+
+    @property
+    def fastest_library(self) -> Bar:
+        return self.best(*(bar.backend for bar in self.bars if bar.is_library))
+
+    def share(self, bar: Bar) -> float | None:
+        """Of the fastest bar of its panel."""
+        best = max((one.tflops or 0 for one in self.of(bar.panel)), default=0)
+        return bar.tflops / best if bar.tflops and best else None
+
+    def over(self, ours: Bar, theirs: Bar) -> float | None:
+        """A quotient of two bars, whatever their instructions."""
+        return ours.tflops / theirs.tflops if ours.tflops and theirs.tflops else None
+
+    def over_cuda(self, language: str) -> float | None:
+        """The best of a language over the best CUDA kernel."""
+        return self.over(self.best(language), self.best("cuda"))
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows behind the bars."""
+        return [bar.point.row for bar in self.bars if bar.point.row]
+
+
+def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer | None:
+    """At `problem`, by default the headline's first; None while that was not timed."""
+    problem = problem or next(iter(data.problems(race.headline)), None)
+    if problem is None:
+        return None
+    bars = []
+    for panel, languages in race.languages.items():
+        points = {language: fastest(_points(data, race, problem, language, panel)) for language in languages}
+        points |= {name: _library(data, race, problem, name) for name in race.libraries[panel]}
+        found = [_bar(data, race, panel, backend, point) for backend, point in points.items()]
+        bars += sorted(found, key=lambda bar: -(bar.tflops or 0))
+    limits = {panel: _limit(data, race, bars, panel) for panel in race.languages}
+    return Answer(problem, data.gpu.removeprefix("NVIDIA "), bars, limits)
+
+
+def _limit(data: Dataset, race: Race, bars: Iterable[Bar], panel: str) -> float | None:
+    """What the tensor cores do by these instructions, at the clock of the panel's fastest kernel."""
+    most = data.speed_of_light(fastest(bar.point for bar in bars if bar.panel == panel).row)
+    share = race.peak(data, panel)
+    return most * share if most and share else None
+
+
+def _library(data: Dataset, race: Race, problem: Problem, library: str) -> Point:
+    """The newest timing of a library, of whatever version of it."""
+    points = [
+        data.point(experiment, problem, None, backend)
+        for experiment in race.experiments(data, library)
+        for backend in sorted(data.peers(experiment))
+        if backend.partition("@")[0] == library
+    ]
+    counting = [point for point in points if point.counts and point.row]
+    hole = Point("hole", reason="not measured")
+    return max(counting, key=lambda point: str(point.row and point.row.time), default=hole)
+
+
+def _points(data: Dataset, race: Race, problem: Problem, language: str, panel: str) -> Iterator[Point]:
+    for experiment in race.experiments(data, language):
+        for technique in data.operator.techniques:
+            for backend in SERIES_OF[language]:
+                for tuned in (False, True):
+                    point = data.point(experiment, problem, technique.name, backend, best=tuned)
+                    if point.row and point.row.mma in CLASSES[panel]:
+                        yield point
+
+
+def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point) -> Bar:
+    row = point.row
+    name = {**LANGUAGES, **race.labels}.get(backend, label(backend))
+    if row is None:
+        return Bar(panel, backend, point, name)
+    tried = tuning.tried(data, row.technique, row.backend, reading.problem_of(row)) if row.technique else 1
+    return Bar(panel, backend, point, name, tried, compile_seconds(data, row))
+
+
+def compile_seconds(data: Dataset, row: Row) -> float | None:
+    """What compiling a row's kernel took, by itself or by the newest row of the same program that says it."""
+    if row.compile_s is not None:
+        return float(row.compile_s)
+    same = [
+        other
+        for other in data.rows
+        if other.compile_s is not None
+        and (other.technique, other.backend, other.problem, other.tile, other.source_sha256)
+        == (row.technique, row.backend, row.problem, row.tile, row.source_sha256)
+    ]
+    return float(max(same, key=lambda other: str(other.time)).compile_s) if same else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the kernel's file, and with the
+    headers that it includes; None for a library."""
+
+    bar: Bar
+    share: float | None
+    lines: tuple[int, int] | None
+
+
+def choices(found: Answer) -> list[Choice]:
+    """Core Triton, Gluon, CUDA, and the fastest library."""
+    best = max((bar.tflops or 0 for bar in found.bars), default=0)
+    bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
+    return [Choice(bar, bar.tflops / best if bar.tflops and best else None, _lines(bar, found.problem)) for bar in bars]
+
+
+def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
+    row = bar.point.row
+    if row is None or row.technique is None:
+        return None
+    technique = techniques.at(row.technique, problem)
+    files = [path for path in sources.files(row.backend, technique.path) if path.suffix in (".cu", ".cuh", ".py")]
+    own = sources.kernel_file(row.backend, technique.path)
+    return sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files}))
+
+
+def over_problems(
+    data: Dataset, experiment: str, languages: Mapping[str, Iterable[str]]
+) -> list[tuple[Problem, dict[str, Point]]]:
+    """Every problem of an experiment, with the fastest of the named techniques in each language, and the fastest
+    library as "library". `languages`: language -> techniques."""
+    found: list[tuple[Problem, dict[str, Point]]] = []
+    for problem in data.problems(experiment):
+        points = {
+            language: fastest(
+                data.point(experiment, problem, name, language, best=tuned) for name in names for tuned in (False, True)
+            )
+            for language, names in languages.items()
+        }
+        points["library"] = fastest(data.point(experiment, problem, None, peer) for peer in data.peers(experiment))
+        if any(point.counts for point in points.values()):
+            found.append((problem, points))
+    return found

@@ -1,0 +1,172 @@
+"""The pages of matrix products: their answer, their line on the first page, and techniques that two operators have."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from harness import operators
+from harness.catalog import techniques
+from harness.operators.gemm.problem import Problem
+from reports.data.dataset import Dataset
+from reports.facts import answer as facts
+from reports.pages import downloads, gemm, overview, technique
+from reports.pages.attention import index as first
+from reports.pages.common import Rows
+from reports.pages.gemm import answer, index
+from tests.support import gemm_rows
+from tests.support import synthetic_rows as synthetic
+from tests.support.pages import WORDS, count_words, rendered
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+
+
+def dataset(rows: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
+    return Dataset(gpu, True, rows, gemm_rows.hashes(), operator=operators.get("gemm"))
+
+
+def attention() -> Dataset:
+    return Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN)
+
+
+def rows_of(**data: Dataset) -> dict[str, Rows]:
+    of_all: dict[str, Rows] = {}
+    for name, one in data.items():
+        of_all[name] = Rows(one, [one], {}, lambda *_: "", of_all)
+    return of_all
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dataset(gemm_rows.rows())
+
+
+def answer_page(data: Dataset) -> str:
+    rows = rows_of(gemm=data)["gemm"]
+    every = index.gpus(rows)
+    return rendered("gemm/index.html", index.page(rows, data, every), data)
+
+
+def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
+    found = facts.answer(data, answer.RACE)
+    assert found
+    assert found.problem == Problem.square(4096)
+    speeds = {bar.backend: round(bar.tflops or 0) for bar in found.of("wgmma")}
+    assert speeds == {"cuda": 740, "triton": 700, "gluon": 710, **gemm_rows.PEERS, "deep_gemm": 0, "quack": 0}
+    assert {bar.backend: bar.tflops for bar in found.of("mma_sync")} == pytest.approx({"cuda": 480, "triton": 400})
+    page = answer_page(data)
+    assert "core Triton reaches 0.92 of the fastest library, Gluon 0.93, hand-written CUDA 0.97" in page
+    assert "cuBLASLt, tuned does 760 TFLOPS, hand-written CUDA 740" in page
+    assert "not measured yet" in page, "DeepGEMM keeps its place"
+    assert page.count('class="sharebar') == 4
+    assert "twinkernels bench gemm/pingpong gemm/persistent --problem gemm-m4096-n4096-k4096-bf16" in page
+    assert count_words(page) < WORDS
+    over = re.search(r"<th>1024 x 1024 x 32768 .*?</tr>", page, flags=re.DOTALL)
+    assert over
+    assert re.findall(r">(\d+)<", over[0]) == ["740", "710", "700", "760"]
+
+
+def test_without_rows_the_answer_lists_the_techniques() -> None:
+    page = answer_page(dataset([]))
+    assert "twinkernels run gemm/ladder" in page
+    assert 'href="technique/gemm-xor_swizzle.html"' in page
+
+
+def test_a_rung_that_was_timed_elsewhere_alone_says_where(data: Dataset) -> None:
+    small = Problem.square(2048)
+    moved = [row for row in gemm_rows.rows() if row.get("technique") != "scalar"]
+    scalar = gemm_rows.make("scalar", "cuda", small, 20, experiment="ladder")
+    steps = {one.name: (where, points["cuda"]) for one, where, points in answer.steps(dataset([*moved, scalar]), small)}
+    assert steps["scalar"][0] == small
+    problem = Problem.square(4096)
+    steps = {one.name: (at, points) for one, at, points in answer.steps(dataset([*moved, scalar]), problem)}
+    assert (steps["scalar"][0], steps["wgmma"][0]) == (small, problem)
+    assert steps["wgmma"][1]["cuda"].tflops == pytest.approx(500)
+    assert "2048 cubed" in answer_page(dataset([*moved, scalar]))
+
+
+def test_seconds_to_compile_are_those_of_the_kernel_or_of_its_gate(data: Dataset) -> None:
+    found = facts.answer(data, answer.RACE)
+    assert found
+    assert {one.bar.backend: one.bar.compile_s for one in facts.choices(found)} == {
+        "triton": 3.0,
+        "gluon": 5.0,
+        "cuda": 8.0,
+        "cublaslt": None,
+    }
+    assert found.bar("wgmma", "inductor").compile_s == 41.0
+    without = [{name: value for name, value in row.items() if name != "compile_s"} for row in gemm_rows.rows()]
+    assert "Seconds to compile" not in answer_page(dataset(without))
+    timed = next(row for row in without if (row.get("technique"), row.get("backend")) == ("pingpong", "cuda"))
+    gate = {name: value for name, value in timed.items() if name not in ("samples_ms", "mode", "group", "clock_ghz")}
+    gate |= {"kind": "gate", "numerics": {"normal": {"max_abs": 0.0, "yardstick": 1.0, "floor": 1.0}}, "compile_s": 7.5}
+    page = answer_page(dataset([*without, gate]))
+    line = re.search(r"Seconds to compile.*?</tr>", page, flags=re.DOTALL)
+    assert line
+    assert re.findall(r">(not recorded|none|[\d.]+)<", line[0]) == ["not recorded", "not recorded", "7.5", "none"]
+
+
+def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset) -> None:
+    def page(**of: Dataset) -> str:
+        rows = rows_of(**of)["attention"]
+        variables = first.page(rows, rows.main, {"index.html": rows.main})
+        return rendered("attention/index.html", variables, rows.main)
+
+    alone = page(attention=attention())
+    assert "In matrix products" not in alone
+    assert "In matrix products" not in page(attention=attention(), gemm=dataset([]))
+    both = page(attention=attention(), gemm=data)
+    line = re.search(r'<a href="answer/gemm.html">In matrix products</a>.*?</tr>', both, flags=re.DOTALL)
+    assert line
+    assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.92", "0.93", "0.97", "1.00"]
+    assert f"{gemm.BETWEEN}; 4096 cubed, H200" in line[0]
+    assert "a softmax between two products" in both
+
+
+def test_the_line_is_of_the_gpu_of_the_page_where_that_has_rows() -> None:
+    faster = [
+        row | {"samples_ms": [ms * 0.5 for ms in row["samples_ms"]]} if row.get("backend") == "triton" else row
+        for row in gemm_rows.rows()
+    ]
+    h200, h100 = dataset(gemm_rows.rows()), dataset(faster, "NVIDIA H100")
+    rows = Rows(h200, [h200, h100], {}, lambda *_: "")
+    found = {gpu: gemm.line(rows, gpu) for gpu in ("NVIDIA H200", "NVIDIA H100", "NVIDIA B200")}
+    assert all(found.values())
+    told = {gpu: (one.gpu, one.path, one.choices[0].bar.tflops) for gpu, one in found.items() if one}
+    assert told["NVIDIA H200"] == told["NVIDIA B200"] == ("H200", "answer/gemm.html", pytest.approx(700))
+    assert told["NVIDIA H100"] == ("H100", "answer/gemm-bars-h100.html", pytest.approx(1400))
+
+
+def test_a_technique_of_two_operators_has_what_it_buys_in_both(data: Dataset) -> None:
+    of_all = rows_of(attention=attention(), gemm=data)
+    ours, theirs = techniques.get("gemm/xor_swizzle"), techniques.get("xor_swizzle")
+    here = technique.elsewhere(of_all["gemm"], ours)
+    assert set(here) == {"cuda"}, "Triton runs the parent's program"
+    (mine, own_path, gain), (other, path, _) = here["cuda"]
+    assert (mine, own_path, other, path) == ("matrix products", None, "attention forward", "technique/xor_swizzle.html")
+    assert gain.value == pytest.approx(2.0)
+    assert technique.elsewhere(of_all["attention"], theirs)["cuda"][0][0] == "attention forward"
+    assert technique.elsewhere(of_all["gemm"], techniques.get("gemm/two_consumers")) == {}
+    assert technique.elsewhere(rows_of(gemm=data)["gemm"], ours) == {}
+    page = rendered("technique.html", technique.page(of_all["gemm"], ours) | {"up": "../"}, data)
+    told = re.search(r"Times its parent’s speed: (.*?)</p>", page, flags=re.DOTALL)
+    assert told
+    assert re.sub(r"<[^>]*>", "", told[1]) == "CUDA 2.00× in matrix products, 1.61× in attention forward."
+    listed = overview.techniques_page(of_all, [])["themes"]["Shared memory"]
+    names = [line["name"] for line in listed]
+    assert names.index("gemm/xor_swizzle") == names.index("xor_swizzle") + 1
+
+
+def test_files_and_questions_of_two_operators_do_not_mix(data: Dataset) -> None:
+    ours = {one.name for one in downloads.experiments(data)}
+    theirs = {one.name for one in downloads.experiments(attention())}
+    assert "gemm-ladder-h200" in ours
+    assert not ours & theirs
+    tables = overview.data_page([attention(), data])["tables"]
+    asked = {(of.operator.name, line["name"]): line["question"] for of, lines in tables for line in lines}
+    assert "matrix product" in asked["gemm", "ladder"]
+    assert "matrix product" not in asked["attention", "ladder"]
