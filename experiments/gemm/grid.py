@@ -1,10 +1,10 @@
 """Is there a faster matrix product on this GPU than cuBLAS, and where?
 
-The best rungs in each language run against cuBLAS as torch.mm calls it and the best of cuBLASLt's heuristics, on 26
-shapes in bf16: squares, layers of language models, few rows, short and long k. Times are from a cool GPU with a cold L2
-cache, for kernels and libraries alike. Libraries that compile themselves run in the ladder alone: each shape would take
-them half a minute. Inputs of the gate are three, because truth in fp64 is slow at these sizes; all six are in the
-experiment correctness.
+The rungs that can be the fastest of their language run against cuBLAS as torch.mm calls it and the best of cuBLASLt's
+heuristics, on 26 shapes in bf16: squares, layers of language models, few rows, short and long k. Times are from a cool
+GPU with a cold L2 cache, for kernels and libraries alike. Libraries that compile themselves are in the experiment
+libraries: each shape would take them half a minute. Inputs of the gate are three, because truth in fp64 is slow at
+these sizes; all six are in the experiment correctness.
 """
 
 import sys
@@ -12,29 +12,20 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
-from harness.operators.gemm.promises import BEST, FEW_ROWS
+from harness.operators.gemm.promises import best
 from harness.operators.gemm.shapes import SHAPES
-
-FEW = 256
-"""Rows of C up to which tiles of 128 rows leave most of a GPU idle."""
 
 EXPERIMENT = Experiment(
     name="grid",
     problems=SHAPES,
-    techniques=BEST,
+    techniques=(),
     backends=("cuda", "triton", "gluon"),
     peers=CUBLAS,
     tiles=("chosen",),
     distributions=("positive", "outliers", "cancellation"),
-    cells=tuple(
-        (problem, name, techniques.reference_tile(techniques.at(name, problem), problem.tile_key))
-        for problem in SHAPES
-        if problem.m <= FEW
-        for name in FEW_ROWS
-    ),
+    cells=tuple(cell for problem in SHAPES for cell in best(problem)),
 )
 
 if __name__ == "__main__":

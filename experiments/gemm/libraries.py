@@ -25,4 +25,4 @@ EXPERIMENT = Experiment(
 if __name__ == "__main__":
     from harness.setup.script import become
 
-    become("run", "gemm/libraries")
+    become("run")

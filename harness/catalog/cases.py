@@ -103,8 +103,10 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
             best = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
             cells += [(name, "cuda", best) for name in experiment.at_its_tile]
         for where, name, tile, *only in experiment.cells:
-            wanted = only or experiment.backends
-            cells += [(name, backend, tile) for backend in series(name) if where == problem and backend in wanted]
+            for backend in series(name) if where == problem else ():
+                if backend in (only or experiment.backends):
+                    chosen = [tile] if tile else _tiles(experiment.tiles, name, backend, problem, gpu)
+                    cells += [(name, backend, one) for one in chosen]
         found += [Case(experiment.name, name, backend, problem, tile) for name, backend, tile in cells]
     return list(dict.fromkeys(found))
 

@@ -208,8 +208,9 @@ class Experiment:
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
     best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions`
     are the inputs of the gate, by default all of the operator's; `peers` are by default the operator's.
-    `cells` are (problem, technique, tile) beside that grid: at a tile of their own, in all of `backends`, or in the one
-    that follows the tile; on a problem that is none of `problems` the anchor is their only peer. `padded`: at the gate
+    `cells` are (problem, technique, tile) beside that grid: at a tile of their own, or where it is None as `tiles` say,
+    in all of `backends`, or in the one that follows the tile; on a problem that is none of `problems` the anchor is
+    their only peer. `padded`: at the gate
     rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's
     ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
     `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
@@ -226,7 +227,7 @@ class Experiment:
     modes: tuple[str, ...] = ("burst",)
     distributions: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
-    cells: tuple[tuple[Any, str, Tile] | tuple[Any, str, Tile, str], ...] = ()
+    cells: tuple[tuple[Any, str, Tile | None] | tuple[Any, str, Tile | None, str], ...] = ()
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()

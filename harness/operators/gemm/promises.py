@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from harness.catalog.promises import FASTEST, Promise
-from harness.operators.gemm.ladders import hopper
 from harness.operators.gemm.libraries import ANCHOR, CUBLAS
+from harness.operators.gemm.problem import Problem
 
 FLAGSHIP = "flagship"
-HAS_FLAGSHIP = FLAGSHIP in (technique.name for technique in hopper.TECHNIQUES)
-BEST = (FLAGSHIP,) if HAS_FLAGSHIP else ("tma_store_epilogue", "cluster_multicast")
-"""The rungs that the grid times, in each language: until there is a flagship, those that can be the fastest."""
+BEST = {"cuda": (FLAGSHIP,), "triton": (FLAGSHIP, "tma_store_epilogue"), "gluon": (FLAGSHIP, "tma_store_epilogue")}
+"""Language -> the rungs that can be its fastest."""
 FEW_ROWS = ("split_k", "small_m")
-"""Rungs that can be the fastest where C has few rows."""
+"""Those beside them where C has at most FEW rows; the CUDA flagship has both."""
+FEW = 256
+
+
+def best(problem: Problem) -> Iterator[tuple[Any, str, None, str]]:
+    """Cells of an experiment: every rung that can be the fastest of its language there."""
+    for language, names in BEST.items():
+        further = FEW_ROWS if problem.m <= FEW and language != "cuda" else ()
+        yield from ((problem, name, None, language) for name in (*names, *further))
+
 
 _over_cublas = partial(Promise, theirs=FASTEST, rivals=CUBLAS)
 
 
 def promises() -> tuple[Promise, ...]:
     """In the order of the scorecard. An entry begins with its first row."""
-    of_cuda = FLAGSHIP if HAS_FLAGSHIP else None
-    burst = (
-        _over_cublas("gemm_over_cublas", "cuda", experiment="grid", technique=of_cuda),
-        Promise("gemm_over_torch_mm", "cuda", ANCHOR, "grid", technique=of_cuda),
-        _over_cublas("gemm_triton_over_cublas", "triton", experiment="grid"),
-        _over_cublas("gemm_gluon_over_cublas", "gluon", experiment="grid"),
-    )
     sustained = partial(_over_cublas, experiment="sustained", mode="sustained")
     return (
-        *burst,
-        sustained("gemm_over_cublas_sustained", "cuda", technique=of_cuda),
+        _over_cublas("gemm_over_cublas", "cuda", experiment="grid", technique=FLAGSHIP),
+        Promise("gemm_over_torch_mm", "cuda", ANCHOR, "grid", technique=FLAGSHIP),
+        _over_cublas("gemm_triton_over_cublas", "triton", experiment="grid"),
+        _over_cublas("gemm_gluon_over_cublas", "gluon", experiment="grid"),
+        sustained("gemm_over_cublas_sustained", "cuda", technique=FLAGSHIP),
         sustained("gemm_triton_over_cublas_sustained", "triton"),
         sustained("gemm_gluon_over_cublas_sustained", "gluon"),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.operators.gemm.problem import Problem
-from harness.operators.gemm.promises import HAS_FLAGSHIP
 
 THEMES = {
     "Tensor cores": {
@@ -46,7 +45,7 @@ LABELS = {
     "deep_gemm": "DeepGEMM",
     "quack": "quack",
     "torch_mm": "torch.mm",
-    "gemm": "the flagship of matrix products" if HAS_FLAGSHIP else "the best CUDA rung of matrix products",
+    "gemm": "the flagship of matrix products",
     "gemm_triton": "matrix products in core Triton",
     "gemm_gluon": "matrix products in Gluon",
     "cublas_sustained": "cuBLAS, sustained",
