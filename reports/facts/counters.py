@@ -63,7 +63,7 @@ WAITED_FOR = {
     "not selected": "another warp’s turn",
     "short scoreboard": "shared memory, exp2",
     "sleeping": "the end of a sleep",
-    "wait": "an instruction’s delay",
+    "wait": "instruction latency",
 }
 """ncu's reasons why a warp did not issue, in plain words."""
 CONFLICT_LINE = "of these, bank conflicts"

@@ -14,14 +14,22 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row, grouped
-from reports.facts.holes import group_holes
+from reports.facts.holes import Hole, group_holes
 from reports.facts.sanitizers import Sanitized, planted_in, sanitized, sees_copies
+from reports.pages.findings import GATED
 
 PATH = "evidence/correctness.html"
 QUEUES = {"cuda": "ld_st.cuh", "gluon": "gluon_warpgroups.py"}
 """Language -> the file that writes and reads the slots by which a persistent block's producer announces its tiles."""
 QUEUE_BUG = "slot_freed_while_read"
 """The planted bug that is a race there."""
+CAUSES = {
+    "idle_barriers": "The compiler’s: barriers that nobody uses are never invalidated",
+    "shared_memory": "The tile needs more shared memory than a block of the GPU has. A program that another Triton "
+    "compiled meets that limit only when the driver loads it",
+    "earlier": "The kernel has changed since",
+    "unknown": "Not known yet",
+}
 Sanitizers = list[tuple[Technique, dict[tuple[str, str], Sanitized]]]
 """Every technique, (backend, tool) -> what it says."""
 
@@ -35,7 +43,8 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "lines": lines,
         "series": [name for name in SERIES if any(name in line.by_backend for line in lines)],
         "experiments": by_experiment(datasets),
-        "failed": group_holes(failed),
+        "failed": failures(datasets),
+        "causes": CAUSES,
         "checks": sum(one.passed for line in lines for one in line.by_backend.values()) + len(failed),
         "failures": len(failed),
         "outdated": sum(one.outdated for line in lines for one in line.by_backend.values()),
@@ -83,6 +92,47 @@ def _errors(row: Row) -> Iterator[float]:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Failed checks of one technique and language, for one of CAUSES; where the kernel has changed since, what the
+    gates say of it now."""
+
+    technique: str
+    language: str
+    cause: str
+    rows: list[Row]
+    now: Judged | None
+
+    @property
+    def holes(self) -> list[Hole]:
+        return group_holes(self.rows)
+
+
+def failures(datasets: Sequence[Dataset]) -> list[Failure]:
+    """Failed checks of cells not checked again since: also by other Tritons, and of earlier versions of a kernel."""
+    gates = [row for data in datasets for row in data.newest if row.kind == "gate" and row.technique]
+    failed = [row for row in gates if row.status not in ("passed", "unsupported")]
+    found = []
+    for (name, language, cause), rows in grouped(
+        failed, lambda row: (row.technique, _language(row), _cause(row))
+    ).items():
+        mine = (row for row in gates if row.current and (row.technique, row.backend) == (name, rows[0].backend))
+        found.append(Failure(name, language, cause, rows, judged(mine) if cause == "earlier" else None))
+    return sorted(found, key=lambda one: (list(CAUSES).index(one.cause), -len(one.rows)))
+
+
+def _language(row: Row) -> str:
+    return str(row.backend.partition("@")[0])
+
+
+def _cause(row: Row) -> str:
+    if not row.current:
+        return "earlier"
+    if "cuFuncSetAttribute" in (row.reason or ""):
+        return "shared_memory"
+    return "idle_barriers" if (_language(row), row.technique) == ("triton", GATED[1]) else "unknown"
+
+
+@dataclass(frozen=True)
 class Line:
     """One technique. `earlier`: all its rows are about an earlier version of the kernel."""
 
@@ -112,7 +162,9 @@ def by_experiment(datasets: Sequence[Dataset]) -> list[tuple[str, str, Judged]]:
     """(experiment, what it asks, its verdicts) of this checkout's kernels, the most verdicts first."""
     questions = {name: experiments.question(name) for name in experiments.files()}
     found = grouped((row for data in datasets for row in _gates(data)), lambda row: row.experiment)
-    every = [(name, questions.get(name, ""), judged(rows)) for name, rows in found.items()]
+    every = [
+        (name, questions.get(name.removesuffix(reading.SHARED_PTXAS), ""), judged(rows)) for name, rows in found.items()
+    ]
     return sorted(every, key=lambda one: -one[2].passed)
 
 

@@ -22,7 +22,7 @@ from reports.facts.expressibility import LONG
 from reports.facts.gains import Gain, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.pages import downloads, listing, prose
+from reports.pages import downloads, learn, listing, prose
 from reports.pages.common import Figure, Rows, of_operator, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
@@ -74,6 +74,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "technique": which,
         "shown": techniques.shown(which),
         "theme": theme(which),
+        "lesson": next((one for one in learn.sections() if one[1]["technique"] == techniques.key(which)), None),
         "row_id": techniques.key(which).replace("/", "-"),
         "ptx": links.ptx(which),
         "said": matrix.said_of(techniques.key(which), rows.known),

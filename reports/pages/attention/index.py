@@ -76,6 +76,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
             for language in ("triton", "gluon")
         },
         "grid": grid,
+        "over_grid": over_grid(grid),
         "stalls": stalls(rows, found),
         "where": where(data, found),
         "caption": provenance(data, found.rows),
@@ -87,6 +88,15 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
             downloads.Download(f"answer-{name}", table, found.rows),
             *([downloads.Download(f"grid-{name}", grid_lines(grid), _rows(grid))] if grid else []),
         ],
+    }
+
+
+def over_grid(grid: list[Any]) -> dict[str, list[float]]:
+    """Language -> its speed over CUDA's on each problem where both were timed, the smallest first."""
+    counted = [points for _, points in grid if points["cuda"].counts]
+    return {
+        language: sorted(one[language].tflops / one["cuda"].tflops for one in counted if one[language].counts)
+        for language in ("triton", "gluon")
     }
 
 

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from harness import operators
-from harness.catalog import experiments, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.rows import reading
 from reports.data.dataset import Dataset
+from reports.data.loading import load
 from reports.pages import correctness
 from tests.support import synthetic_rows as synthetic
 from tests.support.gate_rows import Row, gate, gates, sanitized, sanitizer
@@ -57,6 +58,22 @@ def test_verdicts_with_other_inputs_or_limits_are_counted() -> None:
 def test_failures_of_all_experiments_are_shown(change: dict[str, object], shown: bool) -> None:
     row = gate("scalar", synthetic.PROBLEMS[0], status="wrong", check="unwritten", reason="half of lse")
     assert ("half of lse" in page(row | {"experiment": "hopper", **change})) is shown
+
+
+def test_a_failure_of_an_earlier_version_says_what_the_present_one_passed() -> None:
+    old = gate("scalar", synthetic.PROBLEMS[0], status="wrong", source_sha256="of an earlier version")
+    new = gate("scalar", synthetic.PROBLEMS[1])
+    (found,) = correctness.failures([dataset([synthetic.ENVIRONMENT, old, new])])
+    assert (found.cause, found.now and found.now.passed) == ("earlier", 1)
+    assert "The kernel has changed since: of the present one 1 of 1 checks passed" in page(old, new)
+
+
+def test_every_recorded_failure_has_a_cause() -> None:
+    """A new one needs an explanation: in CAUSES, or in Findings."""
+    root = sources.ROOT / "reports" / "recorded"
+    found = correctness.failures([data for name in operators.names() for data in load(root, (), operator=name)])
+    assert {one.cause for one in found} >= {"idle_barriers", "shared_memory", "earlier"}
+    assert [one for one in found if one.cause == "unknown"] == []
 
 
 def test_the_verdicts_of_each_experiment_are_counted() -> None:
