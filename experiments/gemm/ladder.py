@@ -16,28 +16,27 @@ from harness.catalog.entries import Experiment
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
-from harness.operators.gemm.promises import FEW_ROWS
 
 RUNGS = (*ampere.TECHNIQUES, *hopper.TECHNIQUES)
 SCALAR = tuple(technique.name for technique in RUNGS if technique.mma == "fma")
-WAVES = ("tma_store_epilogue", "cluster_multicast", "tile_192", "stream_k")
-"""Rungs whose gain depends on how full the last wave is, and what they build on."""
-ELSEWHERE = {
-    Problem.square(2048): (*SCALAR, "mma_ldmatrix"),
+FEW_ROWS = ("split_k", "small_m")
+RUNS = {
+    Problem.square(4096): tuple(one.name for one in RUNGS if one.name not in (*SCALAR, *FEW_ROWS)),
+    Problem.square(3072): ("tma_store_epilogue", "cluster_multicast", "tile_192", "stream_k"),
     Problem(64, 4096, 14_336): ("tma_swizzle", "producer_consumer", *FEW_ROWS),
-    Problem.square(3072): WAVES,
+    Problem.square(2048): (*SCALAR, "mma_ldmatrix"),
 }
-"""Problem -> the rungs that run there; those that have no place on the large square are not run on it."""
+"""Problem -> the rungs that run there."""
 
 EXPERIMENT = Experiment(
     name="ladder",
-    problems=(Problem.square(4096),),
-    techniques=tuple(technique.name for technique in RUNGS if technique.name not in (*SCALAR, *FEW_ROWS)),
+    problems=tuple(RUNS),
+    techniques=tuple(one.name for one in RUNGS),
+    where={one.name: tuple(problem for problem, names in RUNS.items() if one.name in names) for one in RUNGS},
     backends=("cuda", "triton", "gluon"),
     peers=CUBLAS,
     tiles=("reference", "best"),
     distributions=("positive", "outliers", "cancellation"),
-    cells=tuple((problem, name, None) for problem, names in ELSEWHERE.items() for name in names),
 )
 
 if __name__ == "__main__":

@@ -10,23 +10,21 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
-from harness.operators.gemm.promises import best
+from harness.operators.gemm.promises import FLAGSHIP
 from harness.operators.gemm.shapes import SHAPES
 
 LEAST = 2**39
 """FLOP of a problem that takes more than half a millisecond."""
-PROBLEMS = tuple(problem for problem in SHAPES if problem.flops >= LEAST)
 
 EXPERIMENT = Experiment(
     name="sustained",
-    problems=PROBLEMS,
-    techniques=(),
+    problems=tuple(problem for problem in SHAPES if problem.flops >= LEAST),
+    techniques=(FLAGSHIP,),
     backends=("cuda", "triton", "gluon"),
     peers=CUBLAS,
     tiles=("chosen",),
     modes=("sustained",),
     distributions=("positive", "outliers", "cancellation"),
-    cells=tuple(cell for problem in PROBLEMS for cell in best(problem)),
 )
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness import operators
 from harness.catalog import own, sources, techniques, tiles
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.protocol import Problem
@@ -85,28 +84,26 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
     one that declines the reference tile at the tile that `tune` chose, or at the first that it would try."""
 
     found: list[Case] = []
-    for problem in dict.fromkeys((*experiment.problems, *(where for where, *_ in experiment.cells))):
-        of_grid = problem in experiment.problems
+    for problem in experiment.problems:
 
         def series(name: str, problem: Problem = problem) -> list[str]:
             return sources.series(experiment.backends, techniques.at(name, problem).path)
 
-        peers = experiment.peers if of_grid else filter(None, [operators.of(problem).anchor])
-        cells: list[tuple[str | None, str, Tile | None]] = [(None, peer, None) for peer in peers]
-        for name in experiment.techniques if of_grid else ():
+        cells: list[tuple[str | None, str, Tile | None]] = [(None, peer, None) for peer in experiment.peers]
+        for name in experiment.techniques:
+            if problem not in experiment.where.get(name, experiment.problems):
+                continue
             for backend in series(name):
                 chosen = _tiles(experiment.tiles, name, backend, problem, gpu)
                 if not experiment.modes:
                     chosen = [_taken(Case(experiment.name, name, backend, problem, tile), gpu) for tile in chosen]
                 cells += [(name, backend, tile) for tile in chosen]
-        if of_grid and experiment.at_its_tile and "cuda" in experiment.backends:
+        if experiment.at_its_tile and "cuda" in experiment.backends:
             best = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
             cells += [(name, "cuda", best) for name in experiment.at_its_tile]
         for where, name, tile, *only in experiment.cells:
-            for backend in series(name) if where == problem else ():
-                if backend in (only or experiment.backends):
-                    chosen = [tile] if tile else _tiles(experiment.tiles, name, backend, problem, gpu)
-                    cells += [(name, backend, one) for one in chosen]
+            wanted = only or experiment.backends
+            cells += [(name, backend, tile) for backend in series(name) if where == problem and backend in wanted]
         found += [Case(experiment.name, name, backend, problem, tile) for name, backend, tile in cells]
     return list(dict.fromkeys(found))
 

@@ -206,11 +206,10 @@ class Experiment:
 
     `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
     once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
-    best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions`
-    are the inputs of the gate, by default all of the operator's; `peers` are by default the operator's.
-    `cells` are (problem, technique, tile) beside that grid: at a tile of their own, or where it is None as `tiles` say,
-    in all of `backends`, or in the one that follows the tile; on a problem that is none of `problems` the anchor is
-    their only peer. `padded`: at the gate
+    best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions` are the inputs of
+    the gate, by default all of the operator's; `peers` are by default the operator's. `where` has the problems of
+    techniques that do not run on all of `problems`. `cells` are (problem, technique, tile) beside that grid: on one of
+    `problems`, at a tile of their own, in all of `backends`, or in the one that follows the tile. `padded`: at the gate
     rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's
     ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
     `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
@@ -227,7 +226,8 @@ class Experiment:
     modes: tuple[str, ...] = ("burst",)
     distributions: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
-    cells: tuple[tuple[Any, str, Tile | None] | tuple[Any, str, Tile | None, str], ...] = ()
+    where: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    cells: tuple[tuple[Any, str, Tile] | tuple[Any, str, Tile, str], ...] = ()
     padded: bool = False
     assembler: str | None = None
     roofs: tuple[Roof, ...] = ()

@@ -28,6 +28,8 @@ AGAIN_LIMIT = 0.005
 """Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
 Further apart, the group is timed once more, to a quarter of the limit, so that chance does not part them. If they still
 differ, nothing converged."""
+TICK_MS = 3.2e-5
+"""Steps in which CUDA events tell times: two timings of a short kernel agree if they are two steps apart."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
 """Statuses of a case that did not end its worker."""
 FINAL_TARGET = 0.002
@@ -574,5 +576,6 @@ def _again(answer: Mapping[str, Row], limit: float, before: float | None) -> Row
     first = next(iter(answer))
     once, again = (median_ms(answer[label]) for label in (first, f"{first} again"))
     difference = abs(once / again - 1)
+    limit = max(limit, 2 * TICK_MS / again)
     pair = {"of": first, "difference": difference, "limit": limit, "flagged": difference > limit}
     return pair if before is None else {**pair, "before": before}

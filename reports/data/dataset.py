@@ -120,7 +120,7 @@ def lines(kind: str, found: pandas.DataFrame) -> list[Row]:
     for row in rows:
         row.columns["kind"] = kind
         row.columns["kind"] = results.what(row)
-        if row.assembler == "shared":
+        if row.columns.get("assembler") == "shared":
             row.columns["experiment"] = f"{row.experiment}{reading.SHARED_PTXAS}"
     return rows
 

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from harness.catalog.promises import FASTEST, Promise
 from harness.operators.gemm.libraries import ANCHOR, CUBLAS
-from harness.operators.gemm.problem import Problem
 
 FLAGSHIP = "flagship"
-BEST = {"cuda": (FLAGSHIP,), "triton": (FLAGSHIP, "tma_store_epilogue"), "gluon": (FLAGSHIP, "tma_store_epilogue")}
-"""Language -> the rungs that can be its fastest."""
-FEW_ROWS = ("split_k", "small_m")
-"""Those beside them where C has at most FEW rows; the CUDA flagship has both."""
-FEW = 256
-
-
-def best(problem: Problem) -> Iterator[tuple[Any, str, None, str]]:
-    """Cells of an experiment: every rung that can be the fastest of its language there."""
-    for language, names in BEST.items():
-        further = FEW_ROWS if problem.m <= FEW and language != "cuda" else ()
-        yield from ((problem, name, None, language) for name in (*names, *further))
-
 
 _over_cublas = partial(Promise, theirs=FASTEST, rivals=CUBLAS)
 

@@ -540,6 +540,24 @@ def test_a_tile_that_is_best_and_reference_is_one_case(monkeypatch: pytest.Monke
     assert [(case.technique, case.tile) for case in chosen] == [*best.items(), ("zeros", TILE)]
 
 
+def test_a_technique_runs_where_the_experiment_says() -> None:
+    other = replace(PROBLEM, seq_q=2 * PROBLEM.seq_q)
+    what = replace(experiment("right", "zeros"), problems=(PROBLEM, other), where={"zeros": (other,)})
+    found = [(case.technique, case.problem) for case in of_experiment(what)]
+    assert found == [("right", PROBLEM), ("right", other), ("zeros", other)]
+    assert [case.technique for case in of_experiment(replace(what, problems=(PROBLEM,)))] == ["right"], "a share of it"
+
+
+@pytest.mark.parametrize("ms", [0.011, 0.11, 11.0])
+def test_two_timings_of_a_short_kernel_may_be_two_steps_of_the_clock_apart(ms: float) -> None:
+    def told(difference: float) -> bool:
+        answer = {"a": {"samples_ms": [ms + difference]}, "a again": {"samples_ms": [ms]}}
+        return bool(runner._again(answer, 0.005, None)["flagged"])
+
+    assert not told(2 * runner.TICK_MS * 0.999)
+    assert told(max(0.005 * ms, 2 * runner.TICK_MS) * 1.01)
+
+
 def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tiles, "folder", lambda operator: tmp_path)
     described = environment.describe([]) | {"gpu": {"name": "NVIDIA H200", "capability": [9, 0]}}
