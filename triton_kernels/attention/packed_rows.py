@@ -43,7 +43,8 @@ def parts(tiles: int, key_tiles: int, slots: int) -> int:
 @dataclass(frozen=True)
 class PackedTwin(Twin):
     """One program for each tile of rows of each head of K and V. With `splits`, for each part of the keys, too: the
-    kernel gets `parts`, and a workspace of COUNTERS (one a tile), which it leaves zero, and of what the parts leave."""
+    kernel gets `parts`, KEY_WARPS (warps with the same 16 rows), and a workspace of COUNTERS (one a tile), which it
+    leaves zero, and of what the parts leave."""
 
     splits: bool = False
     join: Any = None
@@ -92,6 +93,7 @@ class PackedTwin(Twin):
 
         def refine(offered: dict[str, Any]) -> dict[str, Any]:
             count = self._parts(offered["q_ptr"], heads_kv, seq_kv, tile)
-            return self.refine(offered | {"heads_kv": heads_kv, "parts": count})
+            key_warps = max(1, 16 * tile.warps // tile.block_m)
+            return self.refine(offered | {"heads_kv": heads_kv, "parts": count, "KEY_WARPS": key_warps})
 
         return replace(self, grid=grid, refine=refine)

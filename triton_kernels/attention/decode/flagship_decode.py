@@ -1,8 +1,9 @@
 """K and V arrive by TMA, several tiles ahead: a program always has tiles on their way from memory.
 
-Builds on one_launch_join; changes how K and V arrive. Packed heads, parts of the keys and the join are its parents'.
-The descriptors bound the sequence, so that no load has a mask; Triton's pipeline makes the ring of buffers and its
-barriers.
+Builds on one_launch_join; changes how K and V arrive, and divides the keys of a tile over warps. The descriptors bound
+the sequence, so that no load has a mask; Triton's pipeline makes the ring of buffers and its barriers. A dot with a
+batch gives each warp 16 rows and a part of the keys, with maxima, sums and O of its own: in the loop no warp waits for
+the maximum of another.
 """
 
 import triton
@@ -29,11 +30,20 @@ SIZES = ("batches", "heads", "heads_kv", "group", "seq_q", "seq_kv", "parts")
 """One program for all of them: lengths grow from call to call."""
 
 
+@triton.jit
+def for_row_warps(tile, ROW_WARPS: tl.constexpr):
+    """A tile of K or V, (key warps, keys, head_dim), for warps with rows of their own: (warps, keys, head_dim)."""
+    KEY_WARPS: tl.constexpr = tile.shape[0]
+    tile = tl.broadcast_to(tile[:, None], (KEY_WARPS, ROW_WARPS, tile.shape[1], tile.shape[2]))
+    return tile.reshape(KEY_WARPS * ROW_WARPS, tile.shape[2], tile.shape[3])
+
+
 @triton.jit(do_not_specialize=SIZES)
 def flagship_decode(
     q_ptr, k_desc, v_desc, o_ptr, lse_ptr, counter, scale, batches, heads, heads_kv, group, seq_q, seq_kv, parts,
     q_stride_batch, q_stride_head, q_stride_row, o_stride_batch, o_stride_head, o_stride_row,
-    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, KEY_WARPS: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):  # fmt: skip
     row_tiles = tl.cdiv(group * seq_q, BLOCK_M)
     batch_head = (tl.program_id(0) // row_tiles).to(tl.int64)
@@ -44,39 +54,53 @@ def flagship_decode(
     query = row // group
     head = head_kv * group + row % group
     dim = tl.arange(0, HEAD_DIM)
-    key = tl.arange(0, BLOCK_N)
+    ROW_WARPS: tl.constexpr = BLOCK_M // 16
+    WARPS: tl.constexpr = KEY_WARPS * ROW_WARPS
+    WARP_KEYS: tl.constexpr = BLOCK_N // KEY_WARPS
+    key = (tl.arange(0, WARPS) // ROW_WARPS * WARP_KEYS)[:, None, None] + tl.arange(0, WARP_KEYS)
 
     # load Q
     q_rows = q_ptr + batch * q_stride_batch + head * q_stride_head + query.to(tl.int64) * q_stride_row
     q = tl.load(q_rows[:, None] + dim, exists[:, None], 0.0)
+    q = tl.broadcast_to(q[None], (KEY_WARPS, BLOCK_M, HEAD_DIM)).reshape(WARPS, 16, HEAD_DIM)
 
-    o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
-    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
-    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    o = tl.zeros((WARPS, 16, HEAD_DIM), tl.float32)
+    row_max = tl.full((WARPS, 16), LOWEST, tl.float32)
+    row_sum = tl.zeros((WARPS, 16), tl.float32)
     scale_log2 = scale * LOG2_E
     last_key = tl.full((BLOCK_M,), seq_kv - 1, tl.int32)
     if CAUSAL:
         last_key = tl.minimum(query + seq_kv - seq_q, seq_kv - 1)
     end = tl.max(last_key, 0) + 1
+    last_key = tl.broadcast_to(last_key[None], (KEY_WARPS, BLOCK_M)).reshape(WARPS, 16, 1)
     # This program's part of the keys, in whole tiles; the last parts may have none.
     part_keys = tl.cdiv(tl.cdiv(tl.maximum(end, 0), BLOCK_N), parts) * BLOCK_N
     first = tl.program_id(1) * part_keys
     for start in tl.range(first, tl.minimum(first + part_keys, end), BLOCK_N):
         # S = Q K^T
-        k = k_desc.load([batch.to(tl.int32), head_kv.to(tl.int32), start, 0]).reshape(BLOCK_N, HEAD_DIM)
-        s = tl.dot(q, tl.trans(k))
-        s = tl.where((start + key)[None, :] <= last_key[:, None], s, float("-inf"))
+        k = k_desc.load([batch.to(tl.int32), head_kv.to(tl.int32), start, 0]).reshape(KEY_WARPS, WARP_KEYS, HEAD_DIM)
+        s = tl.dot(q, tl.permute(for_row_warps(k, ROW_WARPS), (0, 2, 1)))
+        s = tl.where(start + key <= last_key, s, float("-inf"))
 
         # online softmax in base 2: row_max and the exponents are scaled by log2(e)
-        new_max = tl.maximum(row_max, tl.max(s, 1) * scale_log2)
+        new_max = tl.maximum(row_max, tl.max(s, 2) * scale_log2)
         rescale = tl.math.exp2(row_max - new_max)
-        p = tl.math.exp2(s * scale_log2 - new_max[:, None])
-        row_sum = row_sum * rescale + tl.sum(p, 1)
+        p = tl.math.exp2(s * scale_log2 - new_max[:, :, None])
+        row_sum = row_sum * rescale + tl.sum(p, 2)
         row_max = new_max
 
         # O += P V
-        v = v_desc.load([batch.to(tl.int32), head_kv.to(tl.int32), start, 0]).reshape(BLOCK_N, HEAD_DIM)
-        o = tl.dot(p.to(v.dtype), v, o * rescale[:, None])
+        v = v_desc.load([batch.to(tl.int32), head_kv.to(tl.int32), start, 0]).reshape(KEY_WARPS, WARP_KEYS, HEAD_DIM)
+        o = tl.dot(p.to(v.dtype), for_row_warps(v, ROW_WARPS), o * rescale[:, :, None])
+
+    # join the warps that divided the keys
+    o, row_sum = o.reshape(KEY_WARPS, BLOCK_M, HEAD_DIM), row_sum.reshape(KEY_WARPS, BLOCK_M)
+    row_max = row_max.reshape(KEY_WARPS, BLOCK_M)
+    largest_max = tl.max(row_max, 0)
+    warp_weights = tl.math.exp2(row_max - largest_max)
+    o = tl.sum(o * warp_weights[:, :, None], 0)
+    row_sum = tl.sum(row_sum * warp_weights, 0)
+    row_max = largest_max
 
     # O, normalized; a row that sees no key has row_sum 0, so O = 0 and log2-sum-exp2 = -inf
     total = tl.where(row_sum == 0, 1.0, row_sum)
