@@ -20,7 +20,7 @@ NAMES = [technique.name for technique in TECHNIQUES]
 SPLIT = NAMES[1:]
 IN_PARTS = (
     Problem(1, 4, 1, 1, 1100, 64, "fp16", True),  # five parts, the last one short
-    Problem(1, 8, 2, 3, 700, 128, "bf16", True, "bshd"),
+    Problem(1, 8, 1, 2, 700, 128, "bf16", True, "bshd"),
     Problem(1, 4, 1, 3, 700, 256, "fp16", False),
 )
 

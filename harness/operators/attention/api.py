@@ -261,7 +261,7 @@ def case_of(problem: Problem, multiprocessors: int) -> Case:
     problems that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
     technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
-    if waves.DECODES and waves.decodes(problem, multiprocessors):
+    if waves.decodes(problem, multiprocessors):
         technique, tile = DECODE, waves.decode_tile(problem)
     return Case("flash_attention", technique.name, "cuda", alike, tile)
 

@@ -42,38 +42,39 @@ def microseconds(problem: Problem, tile: Tile, multiprocessors: int) -> float:
     return max(several[-1], heads * sum(several) / multiprocessors + several[0] / 2)
 
 
-DECODES = False
-"""Whether `flash_attention` takes the ladder decode's flagship where it should be faster: not until it was measured."""
-
-FEW_ROWS = 16
-"""Query rows of a head of keys, up to which one warp has all of them."""
 DECODE_TILES = {
-    64: (Tile(16, 64, 6, 4), Tile(64, 64, 6, 4)),
-    128: (Tile(16, 64, 3, 4), Tile(64, 64, 3, 4)),
+    64: (Tile(16, 128, 6, 8), Tile(64, 64, 6, 8)),
+    128: (Tile(16, 128, 3, 8), Tile(64, 64, 3, 8)),
     256: (Tile(16, 64, 3, 4), Tile(64, 64, 2, 4)),
 }
 """head_dim -> the decode flagship's tile for few rows, and for more."""
-DECODE_COSTS = {64: (6.0, 0.8), 128: (6.0, 1.6), 256: (6.0, 3.2)}
-"""head_dim -> microseconds of a launch, the join of its parts included, and of each tile of keys in a block. A
-prediction, not a measurement."""
+JOINED_TILES, LONG = 64, 32_768
+"""Tiles with more rows read the keys once, but one block joins what all parts have of them: not worth it below so many
+heads of keys in all batches, unless there are so many keys."""
+DECODE_COSTS = (13.0, 0.35)
+"""Microseconds of a launch, its first load and its join included, and of 1024 products of a row and a key at head_dim
+128 on a multiprocessor."""
 BYTES_A_MICROSECOND = 3.0e6
-"""Of device memory. A prediction."""
+"""Of device memory."""
 
 
 def decode_tile(problem: Problem) -> Tile:
     """The decode flagship's tile."""
     few, more = DECODE_TILES[problem.head_dim]
-    return few if _rows(problem) <= FEW_ROWS else more
+    if _rows(problem) <= few.block_m:
+        return few
+    return more if problem.batch * problem.heads_kv >= JOINED_TILES or problem.seq_kv >= LONG else few
 
 
 def decodes(problem: Problem, multiprocessors: int) -> bool:
-    """Whether the decode flagship should take less time than the other one. Neither is faster than memory."""
-    tile, (once, each) = decode_tile(problem), DECODE_COSTS[problem.head_dim]
+    """Whether the decode flagship should take less time than the other one, or no more than memory takes for both."""
+    once, each = DECODE_COSTS
     memory = problem.bytes / BYTES_A_MICROSECOND
-    tiles = problem.batch * problem.heads_kv * -(-_rows(problem) // tile.block_m)
-    keys = -(-problem.seq_kv // tile.block_n)
-    few = once + max(memory, each * max(1, tiles * keys / multiprocessors))
-    return few < max(memory, microseconds(problem, fastest(problem, multiprocessors), multiprocessors))
+    rows = decode_tile(problem).block_m
+    products = problem.batch * problem.heads_kv * -(-_rows(problem) // rows) * rows * problem.seq_kv / multiprocessors
+    work = each * products / 1024 * problem.head_dim / 128
+    other = microseconds(problem, fastest(problem, multiprocessors), multiprocessors)
+    return once + max(memory, work) < other or memory >= max(work, other)
 
 
 def _rows(problem: Problem) -> int:

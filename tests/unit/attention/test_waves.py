@@ -76,6 +76,32 @@ def test_a_tile_that_fills_the_gpu_is_taken(slug: str, multiprocessors: int, til
 
 
 @pytest.mark.parametrize(
+    ("slug", "decodes"),
+    [
+        ("b1-h32k8-q1k8192-d128-bf16-full", True),  # 8 heads of keys, in whole 8 blocks of the other flagship
+        ("b16-h32k8-q16k8192-d128-bf16-causal", True),
+        ("b64-h32-q1k8192-d128-bf16-full", True),
+        ("b1-h32k8-q1k65536-d64-fp16-full", True),
+        ("b1-h32-q1k512-d128-bf16-full", False),  # a few microseconds in any case
+        ("b1-h8-n2048-d128-bf16-causal", False),
+        ("b1-h32k8-q1024k8192-d128-bf16-full", False),
+        ("b4-h16-n4096-d256-bf16-full", False),
+    ],
+)
+def test_few_queries_on_many_keys_are_a_decode(slug: str, decodes: bool) -> None:
+    assert waves.decodes(Problem.parse(slug), 132) == decodes
+
+
+def test_tiles_of_many_rows_are_for_many_heads_or_very_many_keys() -> None:
+    """One block joins the parts of a tile: with few heads there are many parts."""
+    rows = {
+        slug: waves.decode_tile(Problem.parse(f"{slug}-d128-bf16-full")).block_m
+        for slug in ("b1-h32k8-q16k8192", "b1-h32k8-q16k65536", "b16-h32k8-q16k8192", "b16-h32-q16k8192")
+    }
+    assert list(rows.values()) == [16, 64, 64, 16]
+
+
+@pytest.mark.parametrize(
     "slug", ["b1-h1-q1k1-d64-fp16-causal", "b1-h8-q300k7-d256-bf16-causal", "b9-h3-q7k300-d128-fp16-full"]
 )
 def test_every_problem_has_a_tile(slug: str) -> None:

@@ -29,7 +29,7 @@ SHARED = ((16, 64, 4), (16, 128, 8), (32, 64, 4), (64, 64, 4), (64, 64, 8))
 """Rows, keys and warps of tiles whose keys are divided over warps."""
 
 KEY_WARPS = Limit(
-    "cuda",
+    "*",
     "each warp has 16 rows and a part of the keys: warps must be a multiple of block_m / 16, and block_n one of 16 "
     "keys for each warp with the same rows",
     lambda problem, tile: bool(
@@ -59,10 +59,7 @@ TECHNIQUES = LADDER.rungs(
         tile=SMALL,
         grid={
             "cuda": tuple(Tile(16 * warps, n, 1, warps) for warps in (1, 2) for n in (32, 64, 128)),
-            "triton": (
-                *Tile.grid((16,), (32, 64, 128), (1, 2, 3), (1, 2, 4)),
-                *Tile.grid((64,), (64, 128), (1, 2, 3), (4,)),
-            ),
+            "triton": Tile.grid((16,), (32, 64, 128), (1, 2, 3), (1, 2, 4)),
         },
         limits=LIMITS,
         general=True,
@@ -88,8 +85,11 @@ TECHNIQUES = LADDER.rungs(
         "decode",
         "K and V arrive by TMA in rings of buffers: a block always has several tiles on their way from memory",
         builds_on=("one_launch_join",),
-        tile={64: Tile(16, 64, 6, 4), 128: Tile(16, 64, 3, 4), 256: Tile(16, 64, 3, 4)},
-        grid={"cuda": tuple(Tile(m, n, stages, warps) for m, n, warps in SHARED for stages in (2, 3, 4, 6))},
+        tile={64: Tile(16, 128, 6, 8), 128: Tile(16, 128, 3, 8), 256: Tile(16, 64, 3, 4)},
+        grid={
+            backend: tuple(Tile(m, n, stages, warps) for m, n, warps in SHARED for stages in (2, 3, 4, 6))
+            for backend in ("cuda", "triton")
+        },
         limits=(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
         general=True,
     ),
