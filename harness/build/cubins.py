@@ -134,7 +134,7 @@ def _cubin(about: Mapping[str, Any]) -> Path:
 def _command(case: Case, arch: str) -> str:
     assert case.tile is not None
     where = f"--problem {case.problem.slug} --tile {case.tile.slug} --arch {arch}"
-    return f"twinkernels inspect {case.technique} --backend {case.backend} {where}"
+    return f"twinkernels inspect {case.problem.operator}/{case.technique} --backend {case.backend} {where}"
 
 
 def _words(stderr: str) -> str:

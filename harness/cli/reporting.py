@@ -72,12 +72,13 @@ def report(
     if again:
         console.print(
             f"{again} rows of earlier reports and runs were used again: same kernels, compilers and harness. "
-            f"`twinkernels run {ladder.name}` makes them anew",
+            f"`twinkernels run {operator_of(names).experiment(ladder.name)}` makes them anew",
             soft_wrap=True,
         )
     console.print(tables.gates(row for row in rows if row["kind"] == "gate"))
     show_failures(rows)
-    if later := [name for name in matrix.not_graded(matrix.cells([])) if name in wanted]:
+    keys = {techniques.key(techniques.get(name)) for name in wanted}
+    if later := [name for name in matrix.not_graded(matrix.cells([])) if name in keys]:
         console.print(f"not graded yet, what each language can say of {', '.join(later)}", soft_wrap=True)
     print(drawn())
     raise typer.Exit(tables.failed(rows))

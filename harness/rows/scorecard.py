@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
-from harness.catalog import experiments, techniques
+from harness.catalog import experiments
 from harness.catalog.promises import FASTEST, Promise
 from harness.operators.protocol import Operator
 from harness.rows import ledger, stats
@@ -147,7 +147,7 @@ def _entry(
     cells = [{"problem": problem, **cell} for problem, (cell, *_) in zip(order, found, strict=True)]
     holes = _together(cells)
     if not rows:
-        name = techniques.qualified(promise.experiment, operator.name)
+        name = operator.experiment(promise.experiment)
         holes = [f"{name} was not run on this GPU: `twinkernels run {name}`"]
     values = [cell["value"] for cell in cells if "value" in cell]
     ratios = [ratio for _, ratio, _ in found if ratio]

@@ -298,7 +298,7 @@ def test_a_cubin_that_is_there_says_what_its_row_says_and_is_not_compiled_again(
 
 
 REMEDY = (
-    "`twinkernels inspect flagship --backend gluon@3.9.0 --problem b2-h4k2-n1024-d128-bf16-causal "
+    "`twinkernels inspect attention/flagship --backend gluon@3.9.0 --problem b2-h4k2-n1024-d128-bf16-causal "
     "--tile 128x128-s2-w8 --arch sm_90a` makes it on a machine that has triton 3.9.0; then carry build/cubins here"
 )
 
