@@ -9,18 +9,18 @@ struct StreamParams {
   int streamed, sharers;  // the first tiles, whose steps are shared, and by how many workers
 };
 
-constexpr int FULL_ENOUGH = 95;  // percent of all waves of whole tiles: no step is shared
+constexpr int FULL_ENOUGH = 94;  // percent of all waves of whole tiles: no step is shared
 constexpr int LEAST_STEPS = 8;   // of a sharer
 
 // Of the tiles beyond whole waves the steps are shared, and of one wave more, so that no share is short.
 template <int CLUSTER = 1, int TILE_N = BLOCK_N>
-Error share_steps(StreamParams& params) {
+Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH) {
   auto& [tma, tiles, blocks] = params.staged.persistent;
   int workers;
   if (const Error error = most_blocks<CLUSTER>(workers)) return error;
   tiles = ::tiles<CLUSTER * BLOCK_M, TILE_N>(tma.args);
   const int waves = ceil_div(tiles, workers), k_tiles = ceil_div(tma.args.k, BLOCK_K);
-  const bool full = static_cast<int64_t>(tiles) * 100 >= static_cast<int64_t>(waves) * workers * FULL_ENOUGH;
+  const bool full = static_cast<int64_t>(tiles) * 100 >= static_cast<int64_t>(waves) * workers * full_enough;
   params.streamed = full ? 0 : tiles - (waves > 2 ? waves - 2 : 0) * workers;
   const int64_t most = static_cast<int64_t>(params.streamed) * k_tiles / LEAST_STEPS;
   params.sharers = most < 1 ? 1 : most < workers ? static_cast<int>(most) : workers;

@@ -1,11 +1,10 @@
 // The host chooses the tile by what its waves cost. Builds on stream_k; compiles its schedule for several tiles.
 // Supports any m, and any n and k that are multiples of 8.
 //
-// Wide tiles need the fewest bytes a product, narrow ones leave less of the last wave empty; the steps of tiles beyond
-// whole waves are shared in either case. FEW: up to 128 rows of A, the operands change places, as in small_m: `a` and
-// `b`, here and in the parameters, are then B and A, so that 128 columns of C lie along the rows of wgmma. C is
-// computed transposed, and is small enough that lanes store its elements one by one. Fences and waits are those of
-// stream_k.
+// Wide tiles need the fewest bytes a product, narrow ones fill the last wave. Tiles of 256 columns have single blocks,
+// which may share steps; narrower ones need the multicast of pairs. FEW: as in small_m the operands change places, `a`
+// and `b` are B and A, here and in the parameters, and C is transposed: lanes store its elements one by one. Groups of
+// tiles have 2048 rows, as many as the columns of a wave. Fences and waits are those of stream_k.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -28,7 +27,6 @@ constexpr int THREADS = WARPS * WARP_SIZE + WARPGROUP;  // plus the producer war
 constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : 24, CONSUMER_REGISTERS = WARPS == 4 ? 256 : 240;
 static_assert(WARPS == 4 || WARPS == 8);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
-constexpr int CLUSTER = 2;  // blocks
 constexpr int LANES = WARPS * WARP_SIZE;
 
 template <int BLOCK_N, int STAGES>
@@ -48,7 +46,7 @@ DEVICE void wait_for_cluster() {
 }
 
 // A kernel, with template parameters in the place of the library's constants.
-template <int BLOCK_N, int STAGES, bool FEW>
+template <int BLOCK_N, int STAGES, int CLUSTER, bool FEW>
 DEVICE void multiply(const StreamParams& params) {
   using SharedMemory = SharedMemoryOf<BLOCK_N, STAGES>;
   constexpr int B_BYTES = SharedMemory::B_BYTES, C_BUFFERS = SharedMemory::C_BUFFERS;
@@ -80,15 +78,19 @@ DEVICE void multiply(const StreamParams& params) {
     if (warp == WARPS && elect_sync()) {
       RingOf<STAGES> ring;
       for (Work work(params, k_tiles, worker); work.take(params);) {
-        const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N>(args, work.tile);
+        const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N, 16 / CLUSTER>(args, work.tile);
         for (int j = work.first; j < work.last; ++j, ring.advance()) {
           const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
           const uint32_t arrived = full + ring.stage * 8;
           wait(empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
           mbarrier_arrive_expect_tx(arrived, A_BYTES + B_BYTES);
           cp_async_bulk_tensor_load<2>(a, tma.a, {j * BLOCK_K, tile.row + rank * BLOCK_M}, arrived);
-          cp_async_bulk_tensor_load_multicast<2>(b + rank * B_SHARE * ROW_BYTES, tma.b,
-                                                 {j * BLOCK_K, tile.col + rank * B_SHARE}, arrived, (1 << CLUSTER) - 1);
+          if constexpr (CLUSTER == 1)
+            cp_async_bulk_tensor_load<2>(b, tma.b, {j * BLOCK_K, tile.col}, arrived);
+          else
+            cp_async_bulk_tensor_load_multicast<2>(b + rank * B_SHARE * ROW_BYTES, tma.b,
+                                                   {j * BLOCK_K, tile.col + rank * B_SHARE}, arrived,
+                                                   (1 << CLUSTER) - 1);
         }
       }
     }
@@ -100,7 +102,7 @@ DEVICE void multiply(const StreamParams& params) {
   RingOf<STAGES> ring;
   int buffer = 0;
   for (Work work(params, k_tiles, worker); work.take(params);) {
-    const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N>(args, work.tile);
+    const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N, 16 / CLUSTER>(args, work.tile);
     float c_regs[M_TILES][BLOCK_N / 2] = {};
     for (int j = work.first; j < work.last; ++j, ring.advance()) {
       wait(full + ring.stage * 8, ring.phase);
@@ -191,13 +193,14 @@ DEVICE void multiply(const StreamParams& params) {
   wait_for_cluster();
 }
 
-KERNEL(THREADS, 1) flagship(GRID_CONSTANT const StreamParams params) { multiply<256, 4, false>(params); }
-KERNEL(THREADS, 1) columns_192(GRID_CONSTANT const StreamParams params) { multiply<192, 5, false>(params); }
-KERNEL(THREADS, 1) columns_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, false>(params); }
-KERNEL(THREADS, 1) rows_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, true>(params); }
-KERNEL(THREADS, 1) rows_64(GRID_CONSTANT const StreamParams params) { multiply<64, 8, true>(params); }
+KERNEL(THREADS, 1) flagship(GRID_CONSTANT const StreamParams params) { multiply<256, 4, 1, false>(params); }
+KERNEL(THREADS, 1) columns_192(GRID_CONSTANT const StreamParams params) { multiply<192, 5, 2, false>(params); }
+KERNEL(THREADS, 1) columns_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 2, false>(params); }
+KERNEL(THREADS, 1) rows_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 1, true>(params); }
+KERNEL(THREADS, 1) rows_64(GRID_CONSTANT const StreamParams params) { multiply<64, 8, 1, true>(params); }
+KERNEL(THREADS, 1) rows_16(GRID_CONSTANT const StreamParams params) { multiply<16, 10, 1, true>(params); }
 
-template <auto kernel, int N, int STAGES, bool FEW>
+template <auto kernel, int N, int STAGES, int CLUSTER, bool FEW>
 Error launch_plan(StreamParams& params, void* stream) {
   auto& [tma, tiles, blocks] = params.staged.persistent;
   if (const Error error = encode<N / CLUSTER>(tma)) return error;
@@ -206,27 +209,19 @@ Error launch_plan(StreamParams& params, void* stream) {
                                        SharedMemoryOf<N, STAGES>::bytes, stream, params);
 }
 
-// Makes `best` the plan for this tile if it costs less.
-template <auto kernel, int N, int STAGES, bool FEW = false>
+template <auto kernel, int N, int STAGES, int CLUSTER, bool FEW = false>
 Error consider(Plan& best, const GemmArgs& args) {
-  Plan plan{{{{{args}}}}, 0, 0, launch_plan<kernel, N, STAGES, FEW>};
-  if (FEW) {
-    GemmArgs& a = plan.params.staged.persistent.tma.args;
-    a.a = args.b, a.a_stride = args.b_stride, a.m = args.n, a.b = args.a, a.b_stride = args.a_stride, a.n = args.m;
-  }
-  if (const Error error = share_steps<CLUSTER, N>(plan.params)) return error;
-  plan.cost = cost<CLUSTER, N>(plan.params);
-  if (plan.params.streamed) plan.workspace = Slot<N>::bytes(plan.params.sharers * CLUSTER);
-  if (best.launch == nullptr || plan.cost < best.cost) best = plan;
-  return Error{};
+  return consider<N, CLUSTER, FEW>(best, args, launch_plan<kernel, N, STAGES, CLUSTER, FEW>);
 }
 
 Error choose(Plan& best, const GemmArgs& args) {
-  if (args.m <= 64) return consider<rows_64, 64, 8, true>(best, args);
-  if (args.m <= 128) return consider<rows_128, 128, 6, true>(best, args);
-  if (const Error error = consider<flagship, 256, 4>(best, args)) return error;
-  if (const Error error = consider<columns_192, 192, 5>(best, args)) return error;
-  return consider<columns_128, 128, 6>(best, args);
+  if (args.m <= 16) return consider<rows_16, 16, 10, 1, true>(best, args);
+  if (args.m <= 64) return consider<rows_64, 64, 8, 1, true>(best, args);
+  Error error = consider<rows_128, 128, 6, 1, true>(best, args);
+  if (args.m <= 128) return error;
+  if (error == 0) error = consider<columns_192, 192, 5, 2>(best, args);
+  if (error == 0) error = consider<columns_128, 128, 6, 2>(best, args);
+  return error == 0 ? consider<flagship, 256, 4, 1>(best, args) : error;
 }
 
 }  // namespace

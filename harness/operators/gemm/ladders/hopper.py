@@ -130,7 +130,7 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("cluster_multicast",),
         also=("tile",),
         mma="wgmma",
-        tile={0: Tile(128, 192, 4, 8)},
+        tile={0: Tile(128, 192, 5, 8)},
         limits=STAGED,
         general=True,
     ),
