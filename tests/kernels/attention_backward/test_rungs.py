@@ -1,0 +1,58 @@
+"""Every rung of attention's backward pass is right on a CPU, and what it states of its bits holds on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness import build, operators
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
+from harness.catalog.entries import Technique
+from harness.measure import arenas, gate
+from harness.operators.attention_backward.problem import Problem
+from tests.support.gradients import launcher, library
+
+pytestmark = pytest.mark.spread
+
+BACKWARD = operators.get("attention_backward")
+CAUSAL = Problem(1, 2, 1, 200, 136, 64, "fp16", True, "bshd")
+"""Grouped heads, no whole tiles, and rows that see no key."""
+WIDE = Problem(1, 1, 1, 128, 256, 128)
+LARGE = Problem.square(1, 4, 4096, 64)
+"""32 tiles of keys add to each row of dQ."""
+
+
+@pytest.mark.parametrize("problem", [CAUSAL, WIDE], ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("technique", BACKWARD.techniques, ids=lambda rung: rung.name)
+def test_a_cuda_twin_is_right_on_a_cpu(technique: Technique, problem: Problem) -> None:
+    loaded = library(technique.name, problem)
+    for seed in (0, 3):
+        options: dict[str, Any] = {"distributions": ("shifted", "negative_scores"), "device": "cpu", "repeats": 1}
+        found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, may_vary=True, **options)
+        assert found.passed, (seed, found.reason)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("technique", "backend"),
+    [
+        (rung, backend)
+        for rung in BACKWARD.techniques
+        for backend in sources.series(("cuda", "triton", "gluon"), rung.path)
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_its_bits_repeat_or_vary_as_it_states(technique: Technique, backend: str) -> None:
+    tile = techniques.reference_tile(technique, LARGE.tile_key)
+    case = Case("tests", technique.name, backend, LARGE, tile)
+    if reason := techniques.unsupported(technique, backend, LARGE, tile):
+        pytest.skip(reason)
+    if build.environment_of(case):
+        pytest.skip("this process lets core Triton use wgmma")
+    inputs, outputs = arenas.make(LARGE, "normal", 0, "cuda"), arenas.make_outputs(LARGE, "cuda")
+    call = build.load(case).bind({**inputs.tensors, **outputs.tensors}, inputs.scalars)
+    first = {name: tensor.clone() for name, tensor in call().items()}
+    repeats = [all(arenas.same_bits(first[name], tensor) for name, tensor in call().items()) for _ in range(50)]
+    assert all(repeats) is technique.repeats
