@@ -97,7 +97,7 @@ def list_techniques(as_json: AsJson = False) -> None:
     for ablation in ablations:
         table.add_row(ablation["name"], ablation["idea"])
     console.print(table)
-    table = Table(Column("experiment", no_wrap=True), "question")
+    table = Table(Column("experiment", no_wrap=True), Column("question", overflow="fold"))
     for experiment, question in experiments().items():
         table.add_row(experiment, question)
     console.print(table)
