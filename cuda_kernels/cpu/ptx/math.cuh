@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <cuda_bf16.h>
@@ -18,6 +19,8 @@ constexpr float LN_2 = 0.6931471805599453f;
 DEVICE float ex2_approx_ftz(float x, Where where = Where::current()) {
   cpu::check_accumulated(x, "ex2_approx_ftz", where);
   const float y = std::exp2(x);
+  // Every NaN of a GPU is positive; a CPU keeps the sign of x, and its 0 * inf is negative.
+  if (std::isnan(y)) return std::numeric_limits<float>::quiet_NaN();
   return y < 0x1p-126f ? 0.f : y;
 }
 

@@ -26,7 +26,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
 
-FLAGSHIP = techniques.get("attention/flagship")
+FLAGSHIP = techniques.get("attention/with_any_scores")
 DECODE = techniques.get("attention/flagship_decode")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -41,14 +41,15 @@ MOST_CALLS = 4096
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, deterministic: bool = False
 ) -> Outputs:
-    """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship: (o, lse).
+    """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship, built for any scores: (o, lse).
 
     q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
     64, 128 or 256, heads a multiple of heads_kv, the last dimension contiguous and the other strides multiples of 16
     bytes. K and V may both be expanded over heads. `causal` is aligned bottom right: query i sees key j when
     j <= i + seq_kv - seq_q. `scale`: head_dim ** -0.5 where it is None; 0 or negative costs a copy of q.
     o: the shape, dtype and storage order of q. lse: (batch, heads, seq_q) fp32, the natural logarithm of the sum of
-    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key. Under autocast other dtypes are cast.
+    exp(scale * q.k); -inf, and 0 in o, for a row that sees no key or whose scores are all -inf; NaN for one with a NaN
+    among its scores. Under autocast other dtypes are cast.
 
     Gradients of o with respect to q, k and v come from the last rung of attention_backward that takes the problem; with
     `deterministic` from the last one whose bits repeat. There are none of lse, none of gradients, and none at head_dim

@@ -368,10 +368,10 @@ def test_another_gpu_is_refused(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def cpu(gpu: Gpu) -> Gpu:
-    """The flagship itself, on the CPU runtime."""
+    """The kernel itself, on the CPU runtime."""
 
     def load(case: Any) -> Any:
-        library = cpu_run.build("flagship", case.problem)
+        library = cpu_run.build(case.technique, case.problem)
 
         def entry(args: bytes, _stream: int) -> int:
             library.configure()
@@ -423,7 +423,7 @@ def test_on_the_cpu_runtime_it_is_attention(cpu: Gpu, name: str) -> None:
 
 
 def padded_left(given: dict[str, torch.Tensor]) -> None:
-    """Keys hidden by -inf in K, in the first two tiles and a few more, as some pad on the left."""
+    """Keys hidden by -inf in K, in the first tiles and a few more, as some pad on the left."""
     given["q"][..., -1], given["k"][..., -1] = 1, 0
     given["k"][:, :, :260, -1] = -torch.inf
 
@@ -432,23 +432,34 @@ def nan_in_a_row(given: dict[str, torch.Tensor]) -> None:
     given["q"][0, 0, 5, 0] = torch.nan
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(padded_left, marks=pytest.mark.xfail(strict=True, reason="unmasked tiles compute -inf - -inf")),
-        pytest.param(nan_in_a_row, marks=pytest.mark.xfail(strict=True, reason="LSE is -inf where O is NaN")),
-    ],
-)
-def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: Callable[..., None]) -> None:
+def nan_in_a_key(given: dict[str, torch.Tensor]) -> None:
+    given["k"][0, 0, 300, 7] = torch.nan
+
+
+def scores_without_a_number(change: Callable[..., None], head_dim: int, device: str) -> None:
     torch.manual_seed(0)
-    given = {name: torch.randn(1, 1, 400 if name in "kv" else 64, 64).half() for name in "qkv"}
+    given = {name: torch.randn(1, 1, 700 if name in "kv" else 64, head_dim).half() for name in "qkv"}
     change(given)
-    o, lse = flash_attention(**given)
-    scores = given["q"].double() @ given["k"].double().mT * 0.125
-    torch.testing.assert_close(lse.double(), scores.logsumexp(-1), atol=2e-3, rtol=2e-3, equal_nan=True)
+    o, lse = flash_attention(**{name: tensor.to(device) for name, tensor in given.items()})
+    scores = given["q"].double() @ given["k"].double().mT * head_dim**-0.5
+    torch.testing.assert_close(lse.double().cpu(), scores.logsumexp(-1), atol=2e-3, rtol=2e-3, equal_nan=True)
     expected = scores.softmax(-1) @ given["v"].double()
-    torch.testing.assert_close(o.double(), expected, atol=4e-3, rtol=4e-3, equal_nan=True)
+    torch.testing.assert_close(o.double().cpu(), expected, atol=4e-3, rtol=4e-3, equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("change", [padded_left, nan_in_a_row, nan_in_a_key])
+def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: Callable[..., None], head_dim: int) -> None:
+    scores_without_a_number(change, head_dim, "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("change", [padded_left, nan_in_a_row, nan_in_a_key])
+def test_scores_without_a_number_on_a_gpu(change: Callable[..., None], head_dim: int) -> None:
+    hopper()
+    scores_without_a_number(change, head_dim, "cuda")
 
 
 def test_importing_the_harness_loads_no_torch() -> None:
