@@ -11,8 +11,9 @@ in which it does not; exchanged, they refute the claim.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from harness import operators
 from harness.build.tritons import RIVALS
@@ -202,3 +203,32 @@ class Claim:
     @property
     def cell(self) -> tuple[str, str]:
         return self.technique, self.dialect
+
+
+def inherited(claims: Iterable[Claim], own: Collection[str] = ()) -> tuple[Claim, ...]:
+    """TLX has every word of core Triton: its claims for TLX's release, compiled with the plugin, but for techniques of
+    which TLX has claims of its `own`.
+
+    What core Triton cannot say is no claim about TLX: that takes attempts in its own words.
+    """
+    (version,) = VERSIONS["tlx"]
+    of_triton = (claim for claim in claims if claim.dialect == "triton" and version in claim.holds_for)
+    return tuple(
+        replace(claim, dialect="tlx", versions=(), proofs=tuple(with_plugin(proof) for proof in claim.proofs))
+        for claim in of_triton
+        if claim.technique not in own and claim.grade != "inexpressible"
+    )
+
+
+def with_plugin(proof: Proof) -> Proof:
+    """The same proof, its programs compiled with TLX loaded."""
+    return replace(
+        proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
+    )
+
+
+def _loaded(program: Program) -> Program:
+    if isinstance(program, CudaProbe) or program.version is not None:
+        return program
+    known: Any = program  # every operator's Twin is a dataclass
+    return replace(known, dialect="tlx")

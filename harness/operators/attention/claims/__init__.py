@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from harness.expressibility.claims import inherited
 from harness.operators.attention.claims import (
     beyond,
     copies,
@@ -38,7 +39,7 @@ _OWN = (
     *ladders.CLAIMS,
     *beyond.CLAIMS,
 )
-_IN_TLX = (*tlx.OWN, *tlx.inherited(_OWN))
+_IN_TLX = (*tlx.OWN, *inherited(_OWN, {claim.technique for claim in tlx.OWN}))
 _AGAIN = tuple(
     replace(claim, technique=rung)
     for rung, asked in SAME.items()

@@ -1,9 +1,8 @@
 """TLX: its own extensions, and core Triton's claims compiled again with the plugin loaded."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, with_plugin
 from harness.operators.attention.claims.copies import LEFT_IN_FLIGHT, MULTICAST
 from harness.operators.attention.claims.hopper import (
     COUNTER,
@@ -15,8 +14,6 @@ from harness.operators.attention.claims.hopper import (
 )
 from harness.operators.attention.claims.plain import condition
 from harness.operators.attention.claims.twin import Twin
-
-VERSION = "3.8.0"
 
 
 def _tlx(form: str) -> Probe:
@@ -33,16 +30,6 @@ def _product(form: str) -> Probe:
 
 def _waits(form: str) -> Probe:
     return Probe("tlx_waits", form, dialect="tlx")
-
-
-def _with_plugin(proof: Proof) -> Proof:
-    return replace(
-        proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
-    )
-
-
-def _loaded(program: Program) -> Program:
-    return replace(program, dialect="tlx") if isinstance(program, Probe | Twin) and program.version is None else program
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
@@ -95,7 +82,7 @@ OWN = (
         "Each task has its own warps, and an if statement in a task decides for all of them.",
         r"async_task\(|if tl\.max",
         ROLES,
-        _with_plugin(condition()),
+        with_plugin(condition()),
     ),
     _claim("three_warpgroups", "direct", "A kernel has as many tasks as the source writes.", r"async_task\(", ROLES),
     _claim("setmaxnreg_consumers", "direct", "A task takes a number of registers.", r"registers=232", REGISTERS),
@@ -346,17 +333,3 @@ OWN = (
         ),
     ),
 )
-
-
-def inherited(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """TLX has every word of core Triton: its claims for this release, compiled with the plugin, where it has no own.
-
-    What core Triton cannot say is no claim about TLX: that takes attempts in its own words.
-    """
-    own = {claim.technique for claim in OWN}
-    of_triton = (claim for claim in claims if claim.dialect == "triton" and VERSION in claim.holds_for)
-    return tuple(
-        replace(claim, dialect="tlx", versions=(), proofs=tuple(_with_plugin(proof) for proof in claim.proofs))
-        for claim in of_triton
-        if claim.technique not in own and claim.grade != "inexpressible"
-    )
