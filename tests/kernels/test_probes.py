@@ -19,8 +19,8 @@ from harness.catalog.entries import Tile
 from harness.cli.expressibility import needed
 from harness.expressibility import programs, survey, verdicts
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
+from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.survey import Todo
-from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem
 from tests.support import proven

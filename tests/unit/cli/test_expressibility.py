@@ -14,9 +14,9 @@ from harness.cli import output
 from harness.cli.expressibility import needed, without_missing
 from harness.expressibility import survey, verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
+from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.survey import Todo
 from harness.expressibility.verdicts import Verdict
-from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 
 ASKED = survey.todo([claim for claim in CLAIMS if claim.technique == "cluster_multicast"], ("3.6.0",))
 HERE = ("3.7.1", "triton")

@@ -12,8 +12,8 @@ import pytest
 from harness.catalog import sources
 from harness.expressibility import matrix, survey, verdicts
 from harness.expressibility.claims import RIVALS
+from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.verdicts import Verdict
-from harness.operators.attention.claims import CLAIMS, OF_RIVALS
 from harness.operators.attention.claims.rivals import ASKED
 from harness.rows import record, results
 

@@ -1,0 +1,175 @@
+"""Claims about loops over tiles of C, the products of a step, and how C is stored.
+
+What attention asks as well is claimed there: clusters and multicast, roles and the number of warps that they need, the
+swizzle that a box's width chooses, TMA stores, flags between programs.
+"""
+
+from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, inherited
+from harness.operators.gemm.claims.twin import Twin
+
+INITIALIZED_AGAIN = Detector("sass", r"SYNCS\.EXCH\S*", in_loop=True)
+STORED_LATER = Detector(
+    "ttgir",
+    r"async_tma_copy_local_to_global scf\.yield",
+    order=r"async_tma_store_wait|async_tma_copy_local_to_global|scf\.yield",
+)
+"""An iteration ends behind a TMA store without a wait for it."""
+ROLES = Detector("facts", r"warps 12")
+TILES_AROUND_STEPS = Detector(
+    "ttgir", r"scf\.for scf\.for \S*warp_group_dot \S*tt\.store", order=r"scf\.for|ttng\.warp_group_dot(?!_)|tt\.store"
+)
+STORE_IN_A_LOOP = Detector("sass", r"STG\S*", in_loop=True)
+ONE_IN_FLIGHT = Detector("ptx", r"wgmma\.wait_group\.sync\.aligned\s+1")
+HALF_A_BUFFER = Detector("facts", r"shared 180\d\d\d")
+STORES = Detector("sass", r"UTMASTG\S*", least=4)
+
+
+def _loop(form: str) -> Probe:
+    return Probe("flattened", form)
+
+
+def _by_pair(
+    technique: str, dialect: str, says: str, subject: Program, control: Program, detector: Detector, word: str = ""
+) -> Claim:
+    """A claim by one proof, graded direct."""
+    language = {"gluon": "Gluon", "cuda": "CUDA"}[dialect]
+    proof = Proof(f"{technique} in {language}", says, subject, control, detector)
+    return Claim(technique, dialect, "direct", says, (proof,), word=word)
+
+
+_OWN = (
+    Claim(
+        "flattened_tiles",
+        "triton",
+        "hint",
+        "flatten=True asks for one loop over the steps of all tiles. The compiler then initializes the ring of A and B "
+        "once, and the loads of the next tile pass the end of a tile; a TMA store of C is waited for before the next. "
+        "It does not combine with roles: the compiler drops these without a word where the loop is flattened. With "
+        "roles and two loops it waits for each store at once.",
+        (
+            Proof(
+                "flattened ring",
+                "No barrier of the ring is initialized in a loop; two nested loops initialize all for every tile.",
+                _loop("flat"),
+                _loop("nested"),
+                INITIALIZED_AGAIN,
+                seen=False,
+                obtained=True,
+            ),
+            Proof(
+                "flattened store",
+                "An iteration ends without a wait for its store; with roles the wait stands right behind the store.",
+                _loop("flat"),
+                _loop("roles"),
+                STORED_LATER,
+            ),
+            Proof(
+                "flattened roles",
+                "warp_specialize=True adds warps to two nested loops, and none to a flattened one.",
+                _loop("flat roles"),
+                _loop("roles"),
+                ROLES,
+                seen=False,
+            ),
+        ),
+        word="flatten=",
+    ),
+    _by_pair(
+        "flattened_tiles",
+        "gluon",
+        "Each role has a loop over tiles around the one over steps, and counts steps over all tiles.",
+        Twin("persistent", "gluon"),
+        Twin("producer_consumer", "gluon"),
+        TILES_AROUND_STEPS,
+        r"step \+= 1",
+    ),
+    Claim(
+        "products_in_flight",
+        "triton",
+        "automatic",
+        "The products of a step are issued before those of the step before are waited for. With roles, which the "
+        "compiler makes, all are waited for in every step.",
+        (
+            Proof(
+                "products_in_flight",
+                "The loop waits until one group of products is in flight.",
+                Twin("tma_swizzle", "triton"),
+                Twin("producer_consumer", "triton"),
+                ONE_IN_FLIGHT,
+            ),
+        ),
+    ),
+    _by_pair(
+        "products_in_flight",
+        "gluon",
+        "The wait says how many products may be in flight.",
+        Twin("pingpong", "gluon"),
+        Twin("persistent", "gluon"),
+        ONE_IN_FLIGHT,
+        r"warpgroup_mma_wait\(1",
+    ),
+    Claim(
+        "store_in_parts",
+        "triton",
+        "direct",
+        "The source splits the sums into halves and stores one after the other. The halves share one buffer.",
+        (
+            Proof(
+                "flattened halves",
+                "Shared memory is half a tile of C smaller than with one store.",
+                _loop("flat halves"),
+                _loop("flat"),
+                HALF_A_BUFFER,
+            ),
+        ),
+        word=r"tl\.split",
+    ),
+    _by_pair(
+        "store_in_parts",
+        "gluon",
+        "The source splits the sums into boxes and says in which buffer each lies.",
+        Twin("tma_store_epilogue", "gluon"),
+        Twin("persistent", "gluon"),
+        STORES,
+        "store_parts",
+    ),
+)
+
+CLAIMS = (
+    *_OWN,
+    *inherited(_OWN),
+    _by_pair(
+        "flattened_tiles",
+        "cuda",
+        "Each role has a loop over tiles around the one over steps.",
+        Twin("persistent", "cuda"),
+        Twin("two_consumers", "cuda"),
+        STORE_IN_A_LOOP,
+    ),
+    _by_pair(
+        "products_in_flight",
+        "cuda",
+        "The wait says how many groups of products may be in flight.",
+        Twin("pingpong", "cuda"),
+        Twin("persistent", "cuda"),
+        ONE_IN_FLIGHT,
+    ),
+    _by_pair(
+        "store_in_parts",
+        "cuda",
+        "A warp stages 16 rows of 128 bytes at a time, and TMA stores them.",
+        Twin("tma_store_epilogue", "cuda"),
+        Twin("persistent", "cuda"),
+        STORES,
+    ),
+)
+"""Of the matrix."""
+OF_RIVALS: tuple[Claim, ...] = ()
+ASKED: dict[str, str] = {}
+
+EXTRA = {
+    "flattened_tiles": "one pipeline over the steps of all tiles of C",
+    "products_in_flight": "products of a step issued before those of the step before are waited for",
+    "store_in_parts": "C stored by TMA in parts, through a buffer smaller than a tile",
+}
+"""Technique without a rung -> its idea."""
