@@ -122,4 +122,14 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         repeats=False,
     ),
+    Technique(
+        "next_scores",
+        "hopper",
+        "S of the next step is issued before dK of this one ends",
+        builds_on=("overlapped",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
 )
