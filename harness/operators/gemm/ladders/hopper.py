@@ -115,6 +115,15 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
+        "square_waves",
+        "hopper",
+        "tiles are taken in groups so high that those of one wave cover a square of C",
+        builds_on=("tma_store_epilogue",),
+        mma="wgmma",
+        limits=STAGED,
+        general=True,
+    ),
+    Technique(
         "cluster_multicast",
         "hopper",
         "two blocks of a cluster share B: each loads half, which multicast delivers to both",
