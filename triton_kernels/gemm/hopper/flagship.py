@@ -1,8 +1,8 @@
 """The fastest of this ladder at any size: the host chooses kernel and tile by what waves cost.
 
-Builds on tma_store_epilogue, stream_k and small_m; it has no kernel of its own. General: any m, and any n and k that
+Builds on square_waves, stream_k and small_m; it has no kernel of its own. General: any m, and any n and k that
 are multiples of 8. Few rows go to small_m. Otherwise the cost of a launch is that of its longest program: whole tiles
-by tma_store_epilogue, whose loop is flattened; shared steps by stream_k and split_k, which fill multiprocessors that
+by square_waves, whose loop is flattened; shared steps by stream_k and split_k, which fill multiprocessors that
 whole tiles leave idle, and pay for each tile's end, where the ring of A and B is drained, and for handing sums on.
 """
 
@@ -17,8 +17,8 @@ import triton
 
 from triton_kernels.gemm.hopper.small_m import twin as small_m
 from triton_kernels.gemm.hopper.split_k import twin as split_k
+from triton_kernels.gemm.hopper.square_waves import twin as whole
 from triton_kernels.gemm.hopper.stream_k import twin as stream_k
-from triton_kernels.gemm.hopper.tma_store_epilogue import twin as whole
 from triton_kernels.gemm.specialization import (
     BLOCK_K,
     Choice,

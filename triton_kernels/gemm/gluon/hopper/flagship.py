@@ -35,7 +35,8 @@ from triton_kernels.gemm import specialization
 from triton_kernels.gemm.gluon.hopper.small_m import twin as small_m
 from triton_kernels.gemm.gluon.hopper.split_k import twin as split_k
 
-GROUP_M = gl.constexpr(8)
+GROUP_M = gl.constexpr(16)
+"""Of 128 rows: the tiles of a wave cover a square, as in square_waves."""
 
 
 @gluon.jit
