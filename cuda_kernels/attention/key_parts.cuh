@@ -3,6 +3,7 @@
 
 #include <attention/attention.cuh>
 #include <attention/packed_rows.cuh>
+#include <ptx/barrier.cuh>
 #include <ptx/device.cuh>
 #include <ptx/ld_st.cuh>
 #include <ptx/math.cuh>
@@ -114,4 +115,63 @@ DEVICE void join(const PartsParams& params, int64_t row, Element* o) {
   }
   joined.normalize(base, sum);
   joined.store(params.args, row, o);
+}
+
+// Executed by all warps of a block: joins the parts of a tile's rows. `smem`, a multiple of 16, has room for what warps
+// note of every row (16 bytes) and for a weight of every row and part. Addresses and weights come first, in little code
+// that is executed row by row; then a warp has loads of all its rows on their way at once.
+DEVICE void join_tile(const PartsParams& params, const PackedRows& rows, uint32_t smem) {
+  constexpr int ROWS = BLOCK_M / WARPS;  // of a warp
+  constexpr int AT_ONCE = ROWS < 16 ? 16 / ROWS : 1;
+  static_assert(ROWS * WARPS == BLOCK_M);
+  const Workspace workspace(params);
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const uint32_t notes = smem, weights = smem + BLOCK_M * 16;
+#pragma unroll 1
+  for (int row = warp; row < BLOCK_M && rows.exists(row); row += WARPS) {
+    const int64_t place = rows.place(params.args, row);
+    float largest = -INFINITY_F32, sum = 0.f;
+    for (int part = lane; part < params.parts; part += WARP_SIZE)
+      largest = max_f32(largest, ld_global<float>(workspace.lse(params, place, part)));
+    for (int mask = WARP_SIZE / 2; mask; mask /= 2) largest = max_f32(largest, shfl_bfly(largest, mask));
+    const float base = largest == -INFINITY_F32 ? 0.f : largest;
+    for (int part = lane; part < params.parts; part += WARP_SIZE) {
+      const float weight = ex2_approx_ftz(ld_global<float>(workspace.lse(params, place, part)) - base);
+      st_shared(weights + (row * MAX_PARTS + part) * 4, weight);
+      sum += weight;
+    }
+    for (int mask = WARP_SIZE / 2; mask; mask /= 2) sum += shfl_bfly(sum, mask);
+    if (lane > 0) continue;
+    st_global(params.args.lse + place, sum == 0.f ? -INFINITY_F32 : (base + lg2_approx_ftz(sum)) * LN_2);
+    st_shared(notes + row * 16, rows.o(params.args, row) - static_cast<Element*>(params.args.o));
+    st_shared(notes + row * 16 + 8, static_cast<int>(place) * params.parts * HEAD_DIM);
+    st_shared(notes + row * 16 + 12, sum == 0.f ? 0.f : rcp_approx_ftz(sum));
+  }
+  bar_warp_sync();  // the warp's notes and weights are there
+  const float* parts = workspace.o(params, 0, 0) + JoinedRow::column(0);
+  int first[ROWS];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i)
+    first[i] = rows.exists(i * WARPS + warp) ? ld_shared<int>(notes + (i * WARPS + warp) * 16 + 8) : -1;
+  JoinedRow joined[ROWS];
+#pragma unroll AT_ONCE
+  for (int part = 0; part < params.parts; ++part) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      if (first[i] < 0) continue;
+      const float weight = ld_shared<float>(weights + ((i * WARPS + warp) * MAX_PARTS + part) * 4);
+      for (int pair = 0; pair < JoinedRow::PAIRS; ++pair)
+        joined[i].add(weight, pair, ld_global<float2>(parts + first[i] + part * HEAD_DIM + pair * 2 * WARP_SIZE));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    if (first[i] < 0) continue;
+    const uint32_t note = notes + (i * WARPS + warp) * 16;
+    const float inverse = ld_shared<float>(note + 12);
+    Element* o = static_cast<Element*>(params.args.o) + ld_shared<int64_t>(note);
+    for (int pair = 0; pair < JoinedRow::PAIRS; ++pair)
+      st_global(o + JoinedRow::column(pair),
+                cvt_pack<Element>(joined[i].columns[pair][0] * inverse, joined[i].columns[pair][1] * inverse));
+  }
 }

@@ -305,8 +305,7 @@ KERNEL(THREADS, RESIDENT) flagship_decode(GRID_CONSTANT const RingParams ring) {
   bar_sync();
   if (static_cast<int>(ld_shared<uint32_t>(smem)) != params.parts - 1) return;
   fence_acq_rel_gpu();
-  for (int row = warp; row < BLOCK_M && rows.exists(row); row += WARPS)
-    join(params, rows.place(args, row), rows.o(args, row));
+  join_tile(params, rows, k_smem);
 }
 
 }  // namespace

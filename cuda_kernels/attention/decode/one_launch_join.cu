@@ -221,8 +221,7 @@ KERNEL(THREADS, RESIDENT) one_launch_join(const PartsParams params) {
     bar_sync();
     if (static_cast<int>(ld_shared<uint32_t>(smem)) != params.parts - 1) return;
     fence_acq_rel_gpu();
-    for (int row = warp_row; row < warp_row + MMA_M && rows.exists(row); ++row)
-      join(params, rows.place(args, row), rows.o(args, row));
+    join_tile(params, rows, k_smem);
     return;
   }
 
