@@ -33,6 +33,7 @@ THEMES = {
         "pingpong": "Ping-pong",
         "tile_192": "Tile of 128 x 192",
         "stream_k": "Steps of the last tiles shared",
+        "square_waves": "Waves that cover a square",
     },
     "The whole kernel": {"flagship": "Flagship"},
 }

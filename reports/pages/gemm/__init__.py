@@ -24,12 +24,13 @@ def pages(rows: Rows) -> Iterator[Page]:
 
 
 def line(rows: Rows, gpu: str) -> Line | None:
-    """Of this GPU where its rows are there, else of the main one's; None without a ladder."""
+    """Of this GPU where its rows are there, else of the first one that has any; None without a ladder."""
     shown = index.gpus(rows)
+    if not shown:
+        return None
     path, data = next(((path, data) for path, data in shown.items() if data.gpu == gpu), next(iter(shown.items())))
     found = facts.answer(data, answer.RACE)
-    if found is None:
-        return None
+    assert found, f"{data.gpu}: it timed the ladder"
     title = data.operator.problem_title(found.problem).partition("  ")[0]
     return Line(data.operator.title, path, BETWEEN, title, found.gpu, facts.choices(found))
 

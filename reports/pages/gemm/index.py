@@ -18,21 +18,20 @@ from reports.pages.gemm import answer
 
 
 def gpus(rows: Rows) -> dict[str, Dataset]:
-    """Path -> the dataset that it shows: that of this machine first, if it timed CUDA and core Triton."""
+    """Path -> the dataset that it shows: that of this machine first. Of those that timed CUDA and core Triton."""
     timed = [
         data
         for data in rows.fresh_first
         if {"cuda", "triton"} <= {row.backend for row in data.counting(answer.LADDER, data.operator.techniques)}
     ]
-    first, *others = timed or [rows.main]
-    return {"answer/gemm.html": first, **{f"answer/{downloads.stem(data, 'bars')}.html": data for data in others}}
+    names = [downloads.stem(data, "bars") for data in timed]
+    return {f"answer/{name if place else 'gemm'}.html": timed[place] for place, name in enumerate(names)}
 
 
 def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
     """`every`: what `gpus` gives, for the switch."""
     found = facts.answer(data, answer.RACE)
-    if found is None:
-        return {"answer": None, "of_all": data.operator.techniques}
+    assert found, f"{data.gpu}: it timed the ladder"
     grid, steps = answer.grid(data), answer.steps(data, found.problem)
     name = downloads.stem(data, "bars")
     table = [

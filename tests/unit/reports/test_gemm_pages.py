@@ -70,10 +70,10 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     assert re.findall(r">(\d+)<", over[0]) == ["745", "710", "700", "760"]
 
 
-def test_without_rows_the_answer_lists_the_techniques() -> None:
-    page = answer_page(dataset([]))
-    assert "twinkernels run gemm/ladder" in page
-    assert 'href="technique/gemm-xor_swizzle.html"' in page
+def test_without_rows_there_is_no_answer() -> None:
+    rows = rows_of(gemm=dataset([]))["gemm"]
+    assert list(gemm.pages(rows)) == []
+    assert gemm.line(rows, "NVIDIA H200") is None
 
 
 def test_a_rung_that_was_timed_elsewhere_alone_says_where(data: Dataset) -> None:
