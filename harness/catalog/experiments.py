@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,17 @@ from harness import operators
 from harness.catalog.entries import Experiment
 
 
-def files() -> dict[str, Path]:
+def files() -> Mapping[str, Path]:
     """The file of every experiment, by its name; operator/name where an earlier operator has one of that name."""
+    return _files(operators.names())
+
+
+@cache
+def _files(of: tuple[str, ...]) -> Mapping[str, Path]:
+    """Of these operators. Typer asks for the names of experiments dozens of times a command."""
     found = [
         (operator, path)
-        for operator in operators.names()
+        for operator in of
         for path in sorted((operators.root(operator) / "experiments" / operator).glob("*.py"))
         if path.stem != "__init__"
     ]
@@ -72,7 +80,7 @@ def article(name: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    known = {f"{path.parent.name}/{path.stem}": path for path in files().values()} | files()
+    known = {**{f"{path.parent.name}/{path.stem}": path for path in files().values()}, **files()}
     if name not in known:
         raise ModuleNotFoundError(f"experiment: got {name!r}, expected one of {', '.join(names())}")
     operator, stem = known[name].parent.name, known[name].stem

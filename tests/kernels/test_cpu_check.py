@@ -72,7 +72,7 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
 def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr("harness.measure.runner.run", lambda *arguments, gate, **options: seen.append(gate) or [])
-    check("xor_swizzle")
+    check("attention/xor_swizzle")
     assert [gate["scheduler_seeds"] for gate in seen] == [(0, 1, 2)]
 
 

@@ -149,7 +149,7 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
     results.check(row)
     assert (row["kind"], row["on"], row["experiment"], row["backend"]) == ("counters", "cpu", "memory", "cuda")
     assert row["status"] == "passed"
-    assert row["problem"] == survey.counted_problem("xor_swizzle").to_dict()
+    assert row["problem"] == survey.counted_problem("attention/xor_swizzle").to_dict()
     assert row["details"]["totals"] == totals(row["details"]["sites"])
     assert row["details"]["ncu"] == ncu_metrics(row["details"]["sites"])
     assert "arch" not in row

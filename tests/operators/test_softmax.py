@@ -42,7 +42,7 @@ def test_it_is_listed_with_its_experiment() -> None:
     (entry,) = [one for one in known["techniques"] if one["operator"] == "softmax"]
     assert (entry["name"], entry["cuda"]) == ("online", "cuda_kernels/softmax/rows/online.cu")
     assert known["experiments"]["softmax/correctness"] == "Is softmax right, at any number of rows and columns?"
-    assert "correctness" in known["experiments"], "a name of several operators is the first one's"
+    assert "attention/correctness" in known["experiments"], "a name of several operators names its own"
 
 
 @pytest.mark.slow

@@ -93,6 +93,7 @@ def test_what_has_no_gradient_is_refused_by_name(exact: list[bool]) -> None:
     assert torch.autograd.grad(lse_alone.sum(), q)[0].abs().max() == 0
 
 
+@pytest.mark.slow
 def test_a_compiled_training_step_has_the_same_gradients(exact: list[bool]) -> None:
     def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return flash_attention(q, k, v, causal=True)[0].square().sum()

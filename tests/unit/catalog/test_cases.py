@@ -48,6 +48,7 @@ def test_an_experiment_of_gates_checks_every_twin_that_takes_the_problem_at_some
     assert [case for case in timed if (case.technique, case.backend) == ("flagship", "triton") and declined(case)]
 
 
+@pytest.mark.slow
 def test_persistent_kernels_are_gated_at_lengths_where_blocks_take_several_tiles() -> None:
     """On an H200, between rows of NaN and with a ragged tail, at the tile of each."""
     found: dict[str, set[int]] = {}

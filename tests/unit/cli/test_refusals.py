@@ -49,6 +49,7 @@ REFUSED = (
 HEAVY = ("torch", "triton", "pandas", "scipy", "matplotlib", "jinja2")
 
 
+@pytest.mark.slow
 def test_a_list_and_a_refusal_import_nothing_heavy() -> None:
     """On a machine without a GPU none of these takes half a second; torch alone takes two."""
     script = f"""

@@ -78,6 +78,7 @@ def test_new_writes_files_that_agree(root: Path) -> None:
             assert f"Builds on {parent}; changes nothing yet." in head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [

@@ -31,6 +31,7 @@ def fresh() -> Iterator[None]:
     toolchain.toolchain.cache_clear()
 
 
+@pytest.mark.slow
 def test_everybody_skips_a_toolkit_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = toolkit(tmp_path / "old", "12.4"), toolkit(tmp_path / "new", "13.1")
     monkeypatch.setenv("CUDA_HOME", str(old))

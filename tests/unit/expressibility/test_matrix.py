@@ -62,6 +62,7 @@ def test_a_rung_without_claims_is_not_graded_yet_and_counts_nowhere(monkeypatch:
     assert matrix.proven(cells) == (0, before - len(matrix.DIALECTS))
 
 
+@pytest.mark.slow
 def test_the_recorded_rows_prove_every_cell() -> None:
     """After an edit of a kernel or a probe: `expressibility --missing --install`, then `record`."""
     recorded = results.read_recorded(sources.ROOT / "reports" / "recorded", results.COMPILERS, "expressibility")

@@ -262,6 +262,7 @@ def test_the_packages_are_never_published() -> None:
     assert "Private :: Do Not Upload" in project["classifiers"]
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_declared() -> None:
     """No package stands on what another one happens to bring."""
     declared = {re.split(r"[<>=]", one)[0].lower() for one in bootstrap.requirements()}
