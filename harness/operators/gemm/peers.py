@@ -103,7 +103,11 @@ def _inductor(problem: Problem) -> Callable[[Tensors], Bound]:
     if problem.out == "fp32":
         raise Unsupported("Inductor's templates write the dtype of their inputs")
     torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
-    options = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON"}
+    options = {
+        "max_autotune_gemm": True,
+        "max_autotune_gemm_backends": "TRITON",
+        "triton.enable_persistent_tma_matmul": True,  # loads by TMA, which it does not try by itself
+    }
     compiled = torch.compile(multiply, options=options, dynamic=False)
     return lambda tensors: lambda: compiled(tensors["a"], tensors["b"], tensors.get("bias"))
 
