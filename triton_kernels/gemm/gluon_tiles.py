@@ -19,8 +19,6 @@ from triton_kernels.gluon_names import store_async
 
 ROW_BYTES = 128
 """Bytes of a row of a box: those of the swizzle."""
-C_ROWS = 64
-"""Rows of a box of C: those of one wgmma."""
 SHARED_MEMORY_BYTES = 227 * 1024
 """Bytes of shared memory that a block can request on compute capability 9.0."""
 GELU_SCALE = gl.constexpr(-2.3022081987)
@@ -33,8 +31,8 @@ class Twin(specialization.Twin):
     of C that fit for each of these beside the rings of A and B: 1, 2 or 4.
 
     Its descriptors carry the layout in shared memory: the 128-byte swizzle, as wgmma reads it. A box of A has one
-    group's rows: all of the tile's with `tile_each`, where every group has a tile to itself. A box of C has 64 rows of
-    128 bytes."""
+    group's rows: all of the tile's with `tile_each`, where every group has a tile to itself. A box of C has as many
+    rows, of 128 bytes."""
 
     tile_each: bool = False
 
@@ -43,14 +41,14 @@ class Twin(specialization.Twin):
         groups, step = tile.warps // 4, specialization.block_k(tile)
         rows = tile.block_m if self.tile_each else tile.block_m // groups
         part_n = ROW_BYTES // tensors["c"].element_size()
-        for name, box in {"a": (rows, step), "b": (tile.block_n, step), "c": (C_ROWS, part_n)}.items():
+        for name, box in {"a": (rows, step), "b": (tile.block_n, step), "c": (rows, part_n)}.items():
             plain, bits = specialization.describe(tensors[name], *box), 8 * tensors[name].element_size()
             layout = gl.NVMMASharedLayout(swizzle_byte_width=ROW_BYTES, element_bitwidth=bits, rank=2)
             offered[f"{name}_desc"] = TensorDescriptor(
                 plain.base, plain.shape, plain.strides, plain.block_shape, layout
             )
         left = SHARED_MEMORY_BYTES - 1024 - 2 * tile.stages * (tile.block_m + tile.block_n) * step
-        fitting = left // (groups * C_ROWS * ROW_BYTES)
+        fitting = left // (groups * rows * ROW_BYTES)
         offered |= {"STAGES": tile.stages, "GROUPS": groups, "C_BUFFERS": 4 if fitting >= 4 else min(fitting, 2)}
         return {name: offered[name] for name in self.kernel.arg_names}
 

@@ -119,8 +119,7 @@ class Twin:
     turns a tile into compile options. `grid` turns a, b and a tile into the number of programs. Where programs share
     tiles, `splits` says how many share each, or `streamed` and `sharers` what `shared_steps` does, and the workspace
     holds `counter_ptr`, int32 zeros which the kernel leaves at zero, and `part_ptr`, fp32 memory for a tile of each
-    program. With `makes_descriptors` every program gets
-    workspace for its own descriptors.
+    program. With `makes_descriptors` every program gets workspace for its own descriptors.
     """
 
     kernel: JITFunction | InterpretedFunction
@@ -211,6 +210,23 @@ class Twin:
             "EVEN": m % tile.block_m == 0 and n % tile.block_n == 0 and k % step == 0,
             "EPILOGUE": epilogue,
         }
+
+
+L2_BYTES = {"flattened": 58, "anew": 46}
+"""That a multiprocessor gets in a clock, in a loop over the steps of all tiles, and where each tile begins anew."""
+
+
+def step(tile: Any, loop: str) -> float:
+    """Clocks of a step of k: of the tensor cores, or of the loads that they wait for."""
+    products = tile.block_m * tile.block_n * BLOCK_K / 2048
+    return max(products, (tile.block_m + tile.block_n) * 2 * BLOCK_K / L2_BYTES[loop])
+
+
+def few_rows(m: int, n: int) -> tuple[int, int] | None:
+    """Rows and columns of a tile where m is so small that operands change places; else None. Tiles are narrow where
+    wider ones would be fewer than half of the multiprocessors."""
+    rows = next((rows for rows in (16, 32, 64) if m <= rows), None)
+    return None if rows is None else (rows, 64 if 2 * triton.cdiv(n, 128) <= MULTIPROCESSORS["meta"] else 128)
 
 
 @dataclass(frozen=True)

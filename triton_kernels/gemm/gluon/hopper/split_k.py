@@ -1,7 +1,7 @@
 """Programs share a tile of C, each has a part of k, and the last of them to finish adds up.
 
-Builds on producer_consumer; changes the loop's bounds and the epilogue. General: any m, and any n and k that are
-multiples of 8.
+Builds on producer_consumer; changes the loop's bounds and the epilogue, where C leaves by TMA as in tma_store_epilogue.
+General: any m, and any n and k that are multiples of 8.
 
 As in core Triton sums pass through the workspace: Gluon of Triton 3.6 has no word for the shared memory of another
 program. A consumer warpgroup leaves its rows there and counts itself, and the one that finds the count complete adds
@@ -13,6 +13,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
+    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
@@ -41,10 +42,10 @@ def _produce(loads, GROUPS: gl.constexpr):
 
 
 @gluon.jit
-def _consume(work, GROUPS: gl.constexpr, GROUP: gl.constexpr, EVEN: gl.constexpr, EPILOGUE: gl.constexpr):
+def _consume(work, c_smem, GROUPS: gl.constexpr, GROUP: gl.constexpr, EPILOGUE: gl.constexpr):
     """Computes this program's part of the rows of C of consumer warpgroup GROUP; whoever comes last adds all parts."""
     a_smem, b_smem, full, empty, out, number, split, splits, counter_ptr, part_ptr, steps = work
-    c_ptr, c_stride, bias_ptr, row, col, m, n = out
+    c_desc, bias_ptr, row, col, n = out
     ROWS: gl.constexpr = a_smem.shape[1]
     BLOCK_N: gl.constexpr = b_smem.shape[1]
     layout: gl.constexpr = tiles.accumulator(BLOCK_N)
@@ -75,14 +76,16 @@ def _consume(work, GROUPS: gl.constexpr, GROUP: gl.constexpr, EVEN: gl.constexpr
             for other in range(splits):
                 sums += gl.load(part_ptrs + other * ROWS * BLOCK_N, cache_modifier=".cg")
     if comes_last:
-        tiles.store(sums, c_ptr, c_stride, bias_ptr, row + GROUP * ROWS, col, m, n, EVEN, EPILOGUE)
+        sums = tiles.finish(sums, bias_ptr, col, n, EPILOGUE)
+        tiles.store_parts(sums, c_desc, c_smem, row + GROUP * ROWS, col, 0)
+    tma.store_wait(0)
 
 
 @gluon.jit(do_not_specialize=["splits"])
 def split_k(
-    a_desc, b_desc, bias_ptr, c_ptr, c_stride, m, n, k, splits, counter_ptr, part_ptr,
+    a_desc, b_desc, c_desc, bias_ptr, m, n, k, splits, counter_ptr, part_ptr,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr,
-    EVEN: gl.constexpr, EPILOGUE: gl.constexpr,
+    C_BUFFERS: gl.constexpr, EPILOGUE: gl.constexpr,
 ):  # fmt: skip
     number = gl.program_id(0) // splits
     split = gl.program_id(0) % splits
@@ -96,17 +99,19 @@ def split_k(
     empty = wg.barriers(STAGES, GROUPS)
     fence_async_shared()
 
-    out = (c_ptr, c_stride, bias_ptr, row, col, m, n)
+    out = (c_desc, bias_ptr, row, col, n)
     work = (a_smem, b_smem, full, empty, out, number, split, splits, counter_ptr, part_ptr, steps)
     loads = (a_desc, b_desc, a_smem, b_smem, full, empty, row, col, first, steps)
+    first_c = tiles.buffers(c_desc, C_BUFFERS)
     # The registers of the launch, at most 65536, move from the producer to one or two consumer warpgroups.
     if GROUPS == 1:
-        gl.warp_specialize([(_consume, (work, GROUPS, 0, EVEN, EPILOGUE)), (_produce, (loads, GROUPS))], [1], [24])
+        gl.warp_specialize([(_consume, (work, first_c, GROUPS, 0, EPILOGUE)), (_produce, (loads, GROUPS))], [1], [24])
     else:
+        second_c = tiles.buffers(c_desc, C_BUFFERS)
         gl.warp_specialize(
             [
-                (_consume, (work, GROUPS, 0, EVEN, EPILOGUE)),
-                (_consume, (work, GROUPS, 1, EVEN, EPILOGUE)),
+                (_consume, (work, first_c, GROUPS, 0, EPILOGUE)),
+                (_consume, (work, second_c, GROUPS, 1, EPILOGUE)),
                 (_produce, (loads, GROUPS)),
             ],
             [4, 1],
