@@ -43,8 +43,8 @@ def parts(tiles: int, key_tiles: int, slots: int) -> int:
 @dataclass(frozen=True)
 class PackedTwin(Twin):
     """One program for each tile of rows of each head of K and V. With `splits`, for each part of the keys, too: the
-    kernel gets `parts`, KEY_WARPS (warps with the same 16 rows), and a workspace of COUNTERS (one a tile), which it
-    leaves zero, and of what the parts leave."""
+    kernel gets `parts`, KEY_WARPS (warps with the same 16 rows), AT_ONCE (parts of all rows that fit 64 registers), and
+    a workspace of COUNTERS (one a tile), which it leaves zero, and of what the parts leave."""
 
     splits: bool = False
     join: Any = None
@@ -94,6 +94,8 @@ class PackedTwin(Twin):
         def refine(offered: dict[str, Any]) -> dict[str, Any]:
             count = self._parts(offered["q_ptr"], heads_kv, seq_kv, tile)
             key_warps = max(1, 16 * tile.warps // tile.block_m)
-            return self.refine(offered | {"heads_kv": heads_kv, "parts": count, "KEY_WARPS": key_warps})
+            at_once = min(max(1, 2048 * tile.warps // (tile.block_m * offered["HEAD_DIM"])), MAX_PARTS)
+            more = {"parts": count, "KEY_WARPS": key_warps, "AT_ONCE": at_once}
+            return self.refine(offered | {"heads_kv": heads_kv} | more)
 
         return replace(self, grid=grid, refine=refine)

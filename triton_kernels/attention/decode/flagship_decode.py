@@ -19,9 +19,6 @@ COUNTERS = tl.constexpr(1024)
 """Of tiles, at the start of the workspace."""
 
 MAX_PARTS = tl.constexpr(64)
-AT_ONCE = tl.constexpr(32)
-"""Parts that are loaded together."""
-
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 
@@ -43,7 +40,7 @@ def flagship_decode(
     q_ptr, k_desc, v_desc, o_ptr, lse_ptr, counter, scale, batches, heads, heads_kv, group, seq_q, seq_kv, parts,
     q_stride_batch, q_stride_head, q_stride_row, o_stride_batch, o_stride_head, o_stride_row,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, KEY_WARPS: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    AT_ONCE: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     row_tiles = tl.cdiv(group * seq_q, BLOCK_M)
     batch_head = (tl.program_id(0) // row_tiles).to(tl.int64)
@@ -121,26 +118,25 @@ def flagship_decode(
         if taken == parts - 1:
             tl.debug_barrier()
             part = tl.arange(0, MAX_PARTS)
-            for one in range(tl.min(row, 0), tl.minimum(tl.max(row, 0) + 1, group * seq_q)):
-                place_of_one = (batch * heads + head_kv * group + one % group) * seq_q + one // group
-                lse_parts = partial_lse + place_of_one * parts
-                all_others = tl.load(lse_parts + part, part < parts, float("-inf"), cache_modifier=".cg")
-                largest = tl.max(all_others, 0)
-                base = tl.where(largest == float("-inf"), 0.0, largest)
-                weights = tl.sum(tl.math.exp2(all_others - base), 0)
-                joined = tl.zeros((HEAD_DIM,), tl.float32)
-                for start in range(0, parts, AT_ONCE):
-                    some = start + tl.arange(0, AT_ONCE)
-                    o_parts = partial + (place_of_one * parts + some)[:, None] * HEAD_DIM + dim
-                    o_some = tl.load(o_parts, (some < parts)[:, None], 0.0, cache_modifier=".cg")
-                    others = tl.load(lse_parts + some, some < parts, float("-inf"), cache_modifier=".cg")
-                    joined += tl.sum(tl.math.exp2(others - base)[:, None] * o_some, 0)
-                divisor = tl.where(weights == 0, 1.0, weights)
-                o_row = o_ptr + batch * o_stride_batch + (head_kv * group + one % group) * o_stride_head
-                o_row += (one // group).to(tl.int64) * o_stride_row
-                tl.store(o_row + dim, (joined / divisor).to(o_ptr.dtype.element_ty))
-                lse_of_one = tl.where(weights == 0, float("-inf"), base + tl.math.log2(divisor))
-                tl.store(lse_ptr + place_of_one, lse_of_one * LN_2)
+            of_row = (place * parts)[:, None]
+            others = tl.load(
+                partial_lse + of_row + part, exists[:, None] & (part < parts), float("-inf"), cache_modifier=".cg"
+            )
+            largest = tl.max(others, 1)
+            base = tl.where(largest == float("-inf"), 0.0, largest)
+            total = tl.sum(tl.math.exp2(others - base[:, None]), 1)
+            o = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+            for start in range(0, parts, AT_ONCE):
+                some = start + tl.arange(0, AT_ONCE)
+                there = exists[:, None] & (some < parts)
+                o_parts = partial + (of_row + some)[:, :, None] * HEAD_DIM + dim
+                o_some = tl.load(o_parts, there[:, :, None], 0.0, cache_modifier=".cg")
+                weights = tl.load(partial_lse + of_row + some, there, float("-inf"), cache_modifier=".cg")
+                o += tl.sum(tl.math.exp2(weights - base[:, None])[:, :, None] * o_some, 1)
+            divisor = tl.where(total == 0, 1.0, total)
+            tl.store(o_rows[:, None] + dim, (o / divisor[:, None]).to(o_ptr.dtype.element_ty), exists[:, None])
+            lse = tl.where(total == 0, float("-inf"), base + tl.math.log2(divisor))
+            tl.store(lse_ptr + place, lse * LN_2, exists)
             tl.store(counter + tl.program_id(0), 0)
     else:
         tl.store(o_rows[:, None] + dim, o.to(o_ptr.dtype.element_ty), exists[:, None])
