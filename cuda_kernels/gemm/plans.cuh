@@ -10,25 +10,24 @@ struct Plan {
   Error (*launch)(StreamParams&, void* stream);
 };
 
-// Clocks of the busiest worker, a cluster with tiles of TILE_N columns. A step takes the tensor cores four clocks a
-// column, and L2 delivers 46 bytes a clock to each multiprocessor. What a tile's end costs, and each time that sums
-// pass through the workspace, was fitted to one H100.
-template <int CLUSTER, int TILE_N>
-int64_t cost(const StreamParams& params) {
+// Clocks of the busiest worker, a cluster with tiles of TILE_N columns. `step`: of one step, as measured on one H100.
+// So was what a tile's end costs, and what it costs each time that sums pass through the workspace.
+template <int TILE_N>
+int64_t cost(const StreamParams& params, int step) {
   const auto& [tma, tiles, blocks] = params.staged.persistent;
-  constexpr int L2 = (A_BYTES + TILE_N * ROW_BYTES / CLUSTER) / 46, STEP = L2 > 4 * TILE_N ? L2 : 4 * TILE_N;
-  constexpr int STORE = 12 * TILE_N, HAND_ON = 100 * TILE_N;
-  const int k_tiles = ceil_div(tma.args.k, BLOCK_K);
-  const int64_t whole = ceil_div(tiles - params.streamed, blocks) * (static_cast<int64_t>(k_tiles) * STEP + STORE);
+  constexpr int STORE = 12 * TILE_N, HAND_ON = 3000 + 140 * TILE_N;
+  const int64_t k_tiles = ceil_div(tma.args.k, BLOCK_K);
+  const int64_t whole = ceil_div(tiles - params.streamed, blocks) * (k_tiles * step + STORE);
   if (params.streamed == 0) return whole;
-  const int64_t share = static_cast<int64_t>(params.streamed) * k_tiles / params.sharers + 1;
-  return whole + share * STEP + STORE + (k_tiles + share - 1) / share * HAND_ON;
+  const int64_t share = params.streamed * k_tiles / params.sharers + 1;
+  const int64_t parts = (k_tiles + share / 2) / share;  // of a tile, that others hand on
+  return whole + share * step + STORE + (parts > 1 ? parts : 1) * HAND_ON;
 }
 
 // Makes `best` the plan for this tile if it costs less, with whole tiles or, for single blocks, with shared steps. FEW:
 // with A and B, and m and n, in each other's place.
 template <int TILE_N, int CLUSTER, bool FEW>
-Error consider(Plan& best, const GemmArgs& args, Error (*launch)(StreamParams&, void*)) {
+Error consider(Plan& best, const GemmArgs& args, int step, Error (*launch)(StreamParams&, void*)) {
   Plan plan{{{{{args}}}}, 0, 0, launch};
   if (FEW) {
     GemmArgs& a = plan.params.staged.persistent.tma.args;
@@ -37,7 +36,7 @@ Error consider(Plan& best, const GemmArgs& args, Error (*launch)(StreamParams&, 
   for (const int full_enough : {0, FULL_ENOUGH}) {
     if (CLUSTER > 1 && full_enough > 0) continue;
     if (const Error error = share_steps<CLUSTER, TILE_N>(plan.params, full_enough)) return error;
-    plan.cost = cost<CLUSTER, TILE_N>(plan.params);
+    plan.cost = cost<TILE_N>(plan.params, step);
     plan.workspace = plan.params.streamed ? Slot<TILE_N>::bytes(plan.params.sharers) : 0;
     if (best.launch == nullptr || plan.cost < best.cost) best = plan;
   }

@@ -210,18 +210,18 @@ Error launch_plan(StreamParams& params, void* stream) {
 }
 
 template <auto kernel, int N, int STAGES, int CLUSTER, bool FEW = false>
-Error consider(Plan& best, const GemmArgs& args) {
-  return consider<N, CLUSTER, FEW>(best, args, launch_plan<kernel, N, STAGES, CLUSTER, FEW>);
+Error consider(Plan& best, const GemmArgs& args, int step) {
+  return consider<N, CLUSTER, FEW>(best, args, step, launch_plan<kernel, N, STAGES, CLUSTER, FEW>);
 }
 
 Error choose(Plan& best, const GemmArgs& args) {
-  if (args.m <= 16) return consider<rows_16, 16, 10, 1, true>(best, args);
-  if (args.m <= 64) return consider<rows_64, 64, 8, 1, true>(best, args);
-  Error error = consider<rows_128, 128, 6, 1, true>(best, args);
+  if (args.m <= 16) return consider<rows_16, 16, 10, 1, true>(best, args, 400);
+  if (args.m <= 64) return consider<rows_64, 64, 8, 1, true>(best, args, 530);
+  Error error = consider<rows_128, 128, 6, 1, true>(best, args, 790);
   if (args.m <= 128) return error;
-  if (error == 0) error = consider<columns_192, 192, 5, 2>(best, args);
-  if (error == 0) error = consider<columns_128, 128, 6, 2>(best, args);
-  return error == 0 ? consider<flagship, 256, 4, 1>(best, args) : error;
+  if (error == 0) error = consider<flagship, 256, 4, 1>(best, args, 1070);
+  if (error == 0) error = consider<columns_192, 192, 5, 2>(best, args, 820);
+  return error == 0 ? consider<columns_128, 128, 6, 2>(best, args, 600) : error;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness import build, operators
+from harness.build.cuda import workspace_bytes
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Technique
@@ -72,12 +73,16 @@ def test_every_tile_of_the_flagship_is_right(tile: str, tmp_path: Path) -> None:
     root = copied(tmp_path)
     file = root / "gemm/hopper/flagship.cu"
     before, choose, after = file.read_text().partition("Error choose(Plan& best, const GemmArgs& args) {\n")
-    file.write_text(f"{before}{choose}  return consider<{tile}>(best, args);\n{after}")
+    file.write_text(f"{before}{choose}  return consider<{tile}>(best, args, 1000);\n{after}")
     costs = root / "gemm/plans.cuh"
-    costs.write_text(costs.read_text().replace("HAND_ON = 100", "HAND_ON = 0"))  # shares steps where it can
+    costs.write_text(
+        costs.read_text().replace("HAND_ON = 3000 + 140 * TILE_N", "HAND_ON = 0")
+    )  # shares steps where it can
     problem = PLANS[tile]
     options: dict[str, Any] = {"distributions": ("cancellation",), "device": "cpu", "repeats": 1}
-    found = gate.gate(launcher(library("flagship", problem, root), problem), problem, padded=True, **options)
+    loaded = library("flagship", problem, root)
+    assert (workspace_bytes(loaded.handle, problem) > 0) != tile.endswith("2"), "single blocks share steps"
+    found = gate.gate(launcher(loaded, problem), problem, padded=True, **options)
     assert found.passed, found.reason
 
 
