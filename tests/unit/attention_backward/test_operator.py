@@ -14,6 +14,7 @@ from torch import Tensor
 
 from harness import operators
 from harness.catalog import experiments
+from harness.catalog.promises import FASTEST
 from harness.measure import gate as gates
 from harness.operators.attention_backward import arguments, reference
 from harness.operators.attention_backward.problem import Problem
@@ -231,3 +232,14 @@ def test_a_users_function_is_called_by_its_names() -> None:
     found = BACKWARD.adapt(of_autograd, "mine", takes_out=False)(given, scalars)
     expected = BACKWARD.exact(GROUPED, BACKWARD.inputs(GROUPED, "normal", 0, "cpu"))
     assert BACKWARD.compare(found, expected).passed
+
+
+def test_what_the_scorecard_promises_is_timed() -> None:
+    grid = experiments.load("attention_backward/grid")
+    assert {promise.experiment for promise in BACKWARD.promises()} == {"grid"}
+    for promise in BACKWARD.promises():
+        rivals = promise.rivals if promise.theirs == FASTEST else (promise.theirs,)
+        assert set(rivals) <= set(grid.peers)
+        assert promise.ours in grid.backends
+    assert {problem.head_dim for problem in grid.problems} == {64, 128}
+    assert {problem.heads // problem.heads_kv for problem in grid.problems} == {1, 8}
