@@ -66,7 +66,8 @@ class Twin:
     dimensions, `dq_sums_desc` of (rows of all heads, head_dim).
 
     `options` turns a tile into compile options. `by_queries` is a kernel that makes dQ, with one program for each tile
-    of BLOCK_N queries of each head. Without it the kernel adds dQ to `dq_sums`, which begin at zero.
+    of queries of each head. It gets the tile the other way round: as many queries as the other kernel's tile has keys.
+    Without it the kernel adds dQ to `dq_sums`, which begin at zero.
     """
 
     kernel: Kernel
@@ -129,8 +130,10 @@ class Twin:
         if self.by_queries is None:
             convert_dq[(_programs(q.shape[2], ROWS, q),)](**_named(convert_dq, offered), num_warps=4)
         else:
+            even = {"EVEN_M": q.shape[2] % tile.block_n == 0, "EVEN_N": k.shape[2] % tile.block_m == 0}
+            turned = {**offered, "BLOCK_M": tile.block_n, "BLOCK_N": tile.block_m, **even}
             programs = _programs(q.shape[2], tile.block_n, q)
-            self.by_queries[(programs,)](**_named(self.by_queries, offered), **self.options(tile))
+            self.by_queries[(programs,)](**_named(self.by_queries, turned), **self.options(tile))
         return main
 
     def workspace_bytes(self, problem: Any) -> int:

@@ -93,13 +93,13 @@ def dq_by_queries(
     dq_stride_batch, dq_stride_head, dq_stride_row,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """dQ of BLOCK_N queries; keys pass in tiles of BLOCK_M."""
-    q_tiles = tl.cdiv(seq_q, BLOCK_N)
+    """dQ of BLOCK_M queries."""
+    q_tiles = tl.cdiv(seq_q, BLOCK_M)
     batch_head = (tl.program_id(0) // q_tiles).to(tl.int64)
     batch = batch_head // heads
     head = batch_head % heads
-    q_start = (q_tiles - 1 - tl.program_id(0) % q_tiles) * BLOCK_N  # the most keys first
-    row = q_start + tl.arange(0, BLOCK_N)
+    q_start = (q_tiles - 1 - tl.program_id(0) % q_tiles) * BLOCK_M  # the most keys first
+    row = q_start + tl.arange(0, BLOCK_M)
     row64 = row.to(tl.int64)
     q = _load(
         q_ptr + batch * q_stride_batch + head * q_stride_head + row64 * q_stride_row, row < seq_q, HEAD_DIM, False
@@ -114,12 +114,12 @@ def dq_by_queries(
     k_rows = k_ptr + batch * k_stride_batch + head // group * k_stride_head
     v_rows = v_ptr + batch * v_stride_batch + head // group * v_stride_head
     scale_log2 = scale * LOG2_E
-    dq = tl.zeros((BLOCK_N, HEAD_DIM), tl.float32)
+    dq = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
     end = seq_kv
     if CAUSAL:
-        end = tl.minimum(q_start + BLOCK_N + seq_kv - seq_q, seq_kv)
-    for start in tl.range(0, end, BLOCK_M):
-        key = start + tl.arange(0, BLOCK_M)
+        end = tl.minimum(q_start + BLOCK_M + seq_kv - seq_q, seq_kv)
+    for start in tl.range(0, end, BLOCK_N):
+        key = start + tl.arange(0, BLOCK_N)
 
         # S = Q K^T, dP = dO V^T
         k = _load(k_rows + key.to(tl.int64) * k_stride_row, key < seq_kv, HEAD_DIM, False)

@@ -132,4 +132,13 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         repeats=False,
     ),
+    Technique(
+        "deterministic",
+        "hopper",
+        "blocks add to a tile of dQ in a fixed order, which they reach it in anyway: every run gives the same bits",
+        builds_on=("next_scores",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+    ),
 )
