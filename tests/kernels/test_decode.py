@@ -1,20 +1,24 @@
-"""The ladder `decode` where the keys are cut into parts: right in any order of blocks, and the workspace zero again."""
+"""The ladder `decode` where the keys are cut into parts: right in any order of blocks, and the counters zero again."""
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 
 from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
+from harness.catalog.techniques import reference_tile
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
 from harness.operators.attention.arguments import structure
 from harness.operators.attention.ladders.decode import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from tests.support import cpu_run
+from triton_kernels.attention.packed_rows import parts, resident
 
 NAMES = [technique.name for technique in TECHNIQUES]
 SPLIT = NAMES[1:]
@@ -35,6 +39,22 @@ def test_parts_are_joined_in_any_order_of_blocks(name: str) -> None:
             assert (workspace_bytes(found.library.handle, problem) > 0) == (name in SPLIT)
             verdict = numerics.judge(found.o, found.lse, gates.expect(problem, "normal", 0, "cpu"))
             assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
+
+
+@pytest.mark.slow
+def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
+    """On the 3 multiprocessors that both assume here: one wave of blocks, and several."""
+    problem = Problem(1, 4, 1, 1, 1100, 128, "fp16")
+    tile = reference_tile(TECHNIQUES[-1], 128)
+    library, found = cpu_run.build("flagship_decode", problem), []
+    for batch, seq_q, seq_kv in product((1, 2, 3, 4, 5, 7, 40, 2000), (1, 5), (1, 128, 129, 1100, 5000)):
+        one = replace(problem, batch=batch, seq_q=seq_q, seq_kv=seq_kv)
+        rows = batch * 4 * seq_q
+        cuda = max(1, unzeroed_bytes(library.handle, one) // (4 * rows * (128 + 1)))
+        tiles = batch * -(-4 * seq_q // tile.block_m)
+        assert cuda == parts(tiles, -(-seq_kv // tile.block_n), 3 * resident(tile, 128)), one.slug
+        found.append(cuda)
+    assert set(found) >= {1, 2, 3}
 
 
 @pytest.mark.slow
