@@ -22,6 +22,8 @@ from triton_kernels.attention.packed_rows import parts, resident
 
 NAMES = [technique.name for technique in TECHNIQUES]
 SPLIT = NAMES[1:]
+MULTIPROCESSORS = 2
+"""Of the CPU runtime: cuda_kernels/cpu/ptx/device.cuh."""
 IN_PARTS = (
     Problem(1, 4, 1, 1, 1100, 64, "fp16", True),  # five parts, the last one short
     Problem(1, 8, 1, 2, 700, 128, "bf16", True, "bshd"),
@@ -43,7 +45,7 @@ def test_parts_are_joined_in_any_order_of_blocks(name: str) -> None:
 
 @pytest.mark.slow
 def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
-    """On the 3 multiprocessors that both assume here: one wave of blocks, and several."""
+    """On as many multiprocessors as the CPU runtime has: one wave of blocks, and several."""
     problem = Problem(1, 4, 1, 1, 1100, 128, "fp16")
     tile = reference_tile(TECHNIQUES[-1], 128)
     library, found = cpu_run.build("flagship_decode", problem), []
@@ -52,9 +54,9 @@ def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
         rows = batch * 4 * seq_q
         cuda = max(1, unzeroed_bytes(library.handle, one) // (4 * rows * (128 + 1)))
         tiles = batch * -(-4 * seq_q // tile.block_m)
-        assert cuda == parts(tiles, -(-seq_kv // tile.block_n), 3 * resident(tile, 128)), one.slug
+        assert cuda == parts(tiles, -(-seq_kv // tile.block_n), MULTIPROCESSORS * resident(tile, 128)), one.slug
         found.append(cuda)
-    assert set(found) >= {1, 2, 3}
+    assert set(found) >= {1, 2}
 
 
 @pytest.mark.slow
