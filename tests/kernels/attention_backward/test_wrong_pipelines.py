@@ -1,0 +1,144 @@
+"""Bugs of rungs whose copies, products and additions are asynchronous, each made of a right kernel by one edit: the CPU
+runtime names them, or the numbers are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.measure import arenas, gate
+from harness.operators.attention_backward.problem import Problem
+from tests.support.cpu_run import copied
+from tests.support.gradients import launcher, library
+from tests.support.products import Named
+
+pytestmark = pytest.mark.spread
+
+STEPS = Problem(1, 2, 1, 512, 256, 64, "fp16", True)
+"""Two blocks of keys of two query heads: four steps and more, so that rings and buffers wrap."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """`right` is once in the kernel of `technique`, or in `file`, and becomes `wrong`. `said`: the diagnosis' name."""
+
+    name: str
+    technique: str
+    right: str
+    wrong: str
+    said: str
+    file: str = ""
+
+
+WRONG = (
+    Wrong(
+        "scores_not_fenced",
+        "wgmma",
+        "    fence_proxy_async_shared();\n    bar_sync(1 + warpgroup, WARPGROUP);",
+        "    bar_sync(1 + warpgroup, WARPGROUP);",
+        "missing_proxy_fence",
+    ),
+    Wrong(
+        "scores_overwritten_under_products",
+        "tma_ring",
+        "    bar_sync(1 + warpgroup, WARPGROUP);  // no warp",
+        "    // no warp",
+        "race",
+    ),
+    Wrong(
+        "row_numbers_not_expected",
+        "tma_ring",
+        "mbarrier_arrive_expect_tx(full, Q_BYTES + NUMBERS_BYTES);",
+        "mbarrier_arrive_expect_tx(full, Q_BYTES);",
+        "mbarrier_wrong_bytes",
+        "tma_params.cuh",
+    ),
+    Wrong("one_buffer_of_ds", "transposed_scores", "ds_smem + step % 2 * SCORE_BYTES", "ds_smem", "race"),
+    Wrong(
+        "ds_of_one_warpgroup",
+        "transposed_scores",
+        "bar_sync();  // dS of both warpgroups is complete",
+        "bar_sync(1 + warpgroup, WARPGROUP);",
+        "race",
+    ),
+    Wrong(
+        "buffer_filled_while_read",
+        "producer_consumer",
+        "        wait(q_empty + stage * 8, ring.phase ^ 1);  // passes immediately in the first round\n",
+        "",
+        "mbarrier_over_arrival",
+    ),
+    Wrong(
+        "dq_not_fenced",
+        "bulk_reduce",
+        "    fence_proxy_async_shared();\n    bar_arrive(DQ_COMPLETE",
+        "    bar_arrive(DQ_COMPLETE",
+        "missing_proxy_fence",
+    ),
+    Wrong("dq_taken_before_it_is_read", "bulk_reduce", "          cp_async_bulk_wait_group_read<0>();\n", "", "race"),
+    Wrong("dq_overwritten", "bulk_reduce", "cp_reduce_async_bulk_add(", "cp_async_bulk_store(", "wrong numbers"),
+    Wrong(
+        "dq_read_in_flight",
+        "overlapped",
+        "    wgmma_wait_group<1>();\n    register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);",
+        "    wgmma_wait_group<2>();\n    register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);",
+        "wgmma_accumulator_read",
+    ),
+    Wrong(
+        "q_released_under_dk",
+        "overlapped",
+        "    if (lane == 0) mbarrier_arrive(do_empty + stage * 8);\n",
+        "    if (lane == 0) mbarrier_arrive(do_empty + stage * 8), mbarrier_arrive(q_empty + stage * 8);\n",
+        "race",
+    ),
+    Wrong(
+        "dp_not_waited_for",
+        "next_scores",
+        "  exponentials();\n  wgmma_wait_group<0>();\n",
+        "  exponentials();\n",
+        "wgmma_accumulator_read",
+    ),
+    Wrong(
+        "turns_not_taken_back",
+        "deterministic",
+        "atom_inc(added, turn.adders - 1)",
+        "atom_inc(added, turn.adders)",
+        "workspace_not_zero",
+    ),
+)
+
+
+def said(technique: str, root: Path | None = None) -> set[str]:
+    """What three schedules of a launch are diagnosed as; "wrong numbers" where the gate says it."""
+    loaded = library(technique, STEPS, root) if root else library(technique, STEPS)
+    found = set()
+    for seed in (0, 1, 2):
+        launch = launcher(loaded, STEPS, seed)
+        inputs, outputs = arenas.make(STEPS, "normal", 0, "cpu"), arenas.make_outputs(STEPS, "cpu")
+        try:
+            launch({**inputs.tensors, **outputs.tensors}, inputs.scalars)
+        except Named as named:
+            found |= {line.partition(":")[0] for line in str(named).splitlines()}
+    launch = launcher(loaded, STEPS)
+    options: dict[str, Any] = {"distributions": ("normal",), "device": "cpu", "repeats": 1, "may_vary": True}
+    if not found and not gate.gate(launch, STEPS, **options).passed:
+        found.add("wrong numbers")
+    return found
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_it_is_named(wrong: Wrong, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    file = root / "attention_backward" / (wrong.file or f"hopper/{wrong.technique}.cu")
+    text = file.read_text()
+    assert text.count(wrong.right) == 1, "the kernel has changed: edit this test"
+    file.write_text(text.replace(wrong.right, wrong.wrong))
+    assert wrong.said in said(wrong.technique, root)
+
+
+@pytest.mark.parametrize("technique", sorted({wrong.technique for wrong in WRONG}))
+def test_the_right_ones_pass(technique: str) -> None:
+    assert said(technique) == set()
