@@ -46,15 +46,16 @@ def tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
     return (triton.cdiv(a.shape[0], tile.block_m) * triton.cdiv(b.shape[0], tile.block_n),)
 
 
-MULTIPROCESSORS = {"meta": 132, "cpu": 3}
-"""Without a GPU: those of an H100 or H200 where a kernel is compiled for it, and in the interpreter few, so that a
-program gets several tiles."""
+MULTIPROCESSORS_ELSEWHERE = 3
+"""Number of multiprocessors to assume without a GPU: few, so that a program gets several tiles there."""
+MULTIPROCESSORS = 132
+"""Those of an H100 or H200, for which costs are computed."""
 
 
 def multiprocessors(device: torch.device) -> int:
     """Number of multiprocessors of a GPU, or to assume elsewhere."""
-    known = MULTIPROCESSORS.get(device.type)
-    return known or torch.cuda.get_device_properties(device).multi_processor_count
+    on_gpu = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else MULTIPROCESSORS_ELSEWHERE
 
 
 def persistent_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
@@ -70,10 +71,11 @@ LARGEST_TILE = 128 * 256
 """Elements of C in a tile of which programs leave parts."""
 
 
-def splits(a: torch.Tensor, b: torch.Tensor, tile: Any) -> int:
-    """How many programs share each tile, so that there are about as many as multiprocessors."""
+def splits(a: torch.Tensor, b: torch.Tensor, tile: Any, most: int | None = None) -> int:
+    """How many programs share each tile, so that there are about as many as multiprocessors: as many as there are here,
+    or `most`."""
     steps = triton.cdiv(a.shape[1], block_k(tile))
-    return max(1, min(multiprocessors(a.device) // tiles(a, b, tile)[0], steps // LEAST_STEPS))
+    return max(1, min((most or multiprocessors(a.device)) // tiles(a, b, tile)[0], steps // LEAST_STEPS))
 
 
 def split_tiles(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
@@ -91,10 +93,10 @@ FULL_ENOUGH = 95
 """Percent of all waves that whole tiles fill where no step is shared."""
 
 
-def shared_steps(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, int]:
+def shared_steps(a: torch.Tensor, b: torch.Tensor, tile: Any, most: int | None = None) -> tuple[int, int]:
     """The number of tiles whose steps are shared, and of the programs that share them: of the tiles beyond whole waves,
-    and of one wave more, so that no share is short."""
-    number, most = tiles(a, b, tile)[0], multiprocessors(a.device)
+    and of one wave more, so that no share is short. A wave has `most` tiles, or as many as multiprocessors are here."""
+    number, most = tiles(a, b, tile)[0], most or multiprocessors(a.device)
     waves = triton.cdiv(number, most)
     if 100 * number >= FULL_ENOUGH * waves * most:
         return 0, 1
@@ -226,7 +228,7 @@ def few_rows(m: int, n: int) -> tuple[int, int] | None:
     """Rows and columns of a tile where m is so small that operands change places; else None. Tiles are narrow where
     wider ones would be fewer than half of the multiprocessors."""
     rows = next((rows for rows in (16, 32, 64) if m <= rows), None)
-    return None if rows is None else (rows, 64 if 2 * triton.cdiv(n, 128) <= MULTIPROCESSORS["meta"] else 128)
+    return None if rows is None else (rows, 64 if 2 * triton.cdiv(n, 128) <= MULTIPROCESSORS else 128)
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ class Choice:
     choose: Callable[[torch.Tensor, torch.Tensor, Any], tuple[Twin, Any]]
 
     def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
-        """As Twin.specialize does; for the multiprocessors of an H100."""
+        """As Twin.specialize does."""
         tensors = meta_tensors(problem)
         twin, own = self.choose(tensors["a"], tensors["b"], tile)
         return twin.specialize(problem, strides, own, arch)

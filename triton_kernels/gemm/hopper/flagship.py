@@ -22,10 +22,10 @@ from triton_kernels.gemm.hopper.square_waves import twin as whole
 from triton_kernels.gemm.hopper.stream_k import twin as stream_k
 from triton_kernels.gemm.specialization import (
     BLOCK_K,
+    MULTIPROCESSORS,
     Choice,
     Twin,
     few_rows,
-    multiprocessors,
     shared_steps,
     splits,
     step,
@@ -38,16 +38,16 @@ STORE, DRAIN, HAND_ON = 6, 13, 24
 
 def _cost(twin: Twin, a: torch.Tensor, b: torch.Tensor, tile: Any) -> float:
     """Clocks of the longest program of a launch."""
-    number, most = tiles(a, b, tile)[0], multiprocessors(a.device)
+    number, most = tiles(a, b, tile)[0], MULTIPROCESSORS
     steps, area = triton.cdiv(a.shape[1], BLOCK_K), tile.block_m * tile.block_n / 128
     end = (STORE + DRAIN) * area
     if twin is split_k:
-        shared = splits(a, b, tile)
+        shared = splits(a, b, tile, most)
         handed_on = HAND_ON * shared * area if shared > 1 else 0
         own = triton.cdiv(steps, shared) * step(tile, "anew") + end + handed_on
         return triton.cdiv(number * shared, most) * own
     if twin is stream_k:
-        streamed, sharers = shared_steps(a, b, tile)
+        streamed, sharers = shared_steps(a, b, tile, most)
         of_shares = streamed * steps / sharers * step(tile, "anew") + 4 * end + 3 * HAND_ON * area
         return of_shares + triton.cdiv(number - streamed, sharers) * (steps * step(tile, "anew") + end)
     return triton.cdiv(number, most) * (steps * step(tile, "flattened") + STORE * area) + DRAIN * area

@@ -16,7 +16,7 @@ import triton
 from triton_kernels.gemm.gluon.hopper.small_m import twin as small_m
 from triton_kernels.gemm.gluon.hopper.split_k import twin as split_k
 from triton_kernels.gemm.gluon.hopper.square_waves import twin as whole
-from triton_kernels.gemm.specialization import BLOCK_K, Choice, Twin, few_rows, multiprocessors, splits, step, tiles
+from triton_kernels.gemm.specialization import BLOCK_K, MULTIPROCESSORS, Choice, Twin, few_rows, splits, step, tiles
 
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to begin and to end a program, to hand on one part of its sums."""
@@ -24,10 +24,10 @@ STORE, DRAIN, HAND_ON = 6, 13, 24
 
 def _cost(twin: Twin, a: torch.Tensor, b: torch.Tensor, tile: Any) -> float:
     """Clocks of the longest program of a launch."""
-    number, most = tiles(a, b, tile)[0], multiprocessors(a.device)
+    number, most = tiles(a, b, tile)[0], MULTIPROCESSORS
     steps, area = triton.cdiv(a.shape[1], BLOCK_K), tile.block_m * tile.block_n / 128
     if twin is split_k:
-        shared = splits(a, b, tile)
+        shared = splits(a, b, tile, most)
         own = triton.cdiv(steps, shared) * step(tile, "anew") + (STORE + DRAIN + HAND_ON * shared) * area
         return triton.cdiv(number * shared, most) * own
     return triton.cdiv(number, most) * (steps * step(tile, "flattened") + STORE * area) + DRAIN * area
