@@ -23,7 +23,7 @@ from harness import flash_attention
 from harness.build import LaunchError
 from harness.catalog import sources
 from harness.operators.attention import api as plain
-from harness.operators.attention import reference
+from harness.operators.attention import reference, waves
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import Unsupported
 from tests.support import cpu_run
@@ -475,9 +475,12 @@ def hopper() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
-def test_on_a_gpu_it_is_attention(head_dim: int, causal: bool) -> None:
+@pytest.mark.parametrize("decodes", [False, True])
+def test_on_a_gpu_it_is_attention(decodes: bool, head_dim: int, causal: bool) -> None:
     hopper()
-    problem = Problem(2, 4, 2, 333, 571, head_dim, "bf16", causal)
+    seq_q, seq_kv = (3, 5000) if decodes else (333, 571)
+    problem = Problem(2, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal)
+    assert waves.decodes(problem, 132) == decodes
 
     def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
         found = flash_attention(q, k, v, causal=causal, scale=scale)
@@ -487,18 +490,19 @@ def test_on_a_gpu_it_is_attention(head_dim: int, causal: bool) -> None:
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
 
 
-def on_a_gpu(device: str = "cuda") -> dict[str, torch.Tensor]:
+def on_a_gpu(device: str = "cuda", seq_q: int = 300, seq_kv: int = 300) -> dict[str, torch.Tensor]:
     hopper()
     torch.manual_seed(0)
     return {
-        name: torch.randn(2, heads, 300, 64, dtype=torch.bfloat16, device=device)
-        for name, heads in {"q": 4, "k": 2, "v": 2}.items()
+        name: torch.randn(2, heads, seq, 64, dtype=torch.bfloat16, device=device)
+        for name, heads, seq in (("q", 4, seq_q), ("k", 2, seq_kv), ("v", 2, seq_kv))
     }
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls() -> None:
-    given = on_a_gpu()
+@pytest.mark.parametrize(("seq_q", "seq_kv"), [(300, 300), (2, 6000)])
+def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls(seq_q: int, seq_kv: int) -> None:
+    given = on_a_gpu(seq_q=seq_q, seq_kv=seq_kv)
     expected = flash_attention(**given)
     compiled = torch.compile(lambda q, k, v: flash_attention(q, k, v), fullgraph=True)
     torch.testing.assert_close(compiled(**given), expected, atol=0, rtol=0)
