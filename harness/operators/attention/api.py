@@ -26,7 +26,10 @@ from harness.operators.attention.problem import Problem
 from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
 
-FLAGSHIP = techniques.get("attention/with_any_scores")
+FLAGSHIP = techniques.get("attention/flagship")
+"""Whose limits hold, and whom messages name."""
+ANY_SCORES = techniques.get("attention/with_any_scores")
+"""What is launched of it."""
 DECODE = techniques.get("attention/flagship_decode")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -261,7 +264,7 @@ def case_of(problem: Problem, multiprocessors: int) -> Case:
     """The faster flagship, at the tile that suits the problem on a GPU of so many multiprocessors. One case for all
     problems that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
-    technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
+    technique, tile = ANY_SCORES, waves.fastest(problem, multiprocessors)
     if waves.decodes(problem, multiprocessors):
         technique, tile = DECODE, waves.decode_tile(problem)
     return Case("flash_attention", technique.name, "cuda", alike, tile)
