@@ -102,6 +102,24 @@ def test_a_triton_twin_is_right_in_the_interpreter(technique: Technique) -> None
         assert children.call(in_interpreter, technique.name, problem, environment=environment) == (True, None)
 
 
+ONE_TILE = Problem(40, 120, 1608, "fp16", "gelu")
+"""So many steps that each of the interpreter's three programs has a part of them."""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("split_k", ONE_TILE),
+        ("small_m", ONE_TILE),
+        ("stream_k", Problem(136, 264, 1608, "fp16", "bias")),  # shares that end within tiles
+        ("stream_k", Problem(1024, 256, 512, "fp16")),  # whole tiles behind them
+    ],
+)
+def test_triton_programs_that_share_a_tile_add_up(name: str, problem: Problem) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    assert children.call(in_interpreter, name, problem, environment=environment) == (True, None)
+
+
 CELLS = [
     (technique, backend, arch)
     for backend in techniques.LANGUAGES
