@@ -133,6 +133,17 @@ TECHNIQUES = LADDER.rungs(
         repeats=False,
     ),
     Technique(
+        "mask_apart",
+        "hopper",
+        "the mask is a branch that whole tiles do not take, and that keeps the exponentials under dP",
+        builds_on=("next_scores",),
+        builds_on_in={"triton": "bulk_reduce"},
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "deterministic",
         "hopper",
         "blocks add to a tile of dQ in a fixed order, which they reach it in anyway: every run gives the same bits",
