@@ -27,3 +27,8 @@ Error prepare(PersistentParams& params) {
   if (params.tiles < params.blocks) params.blocks = params.tiles;
   return encode<BLOCK_N / CLUSTER>(params.tma);
 }
+
+// As few blocks as need no more waves: every wave but the last is then a whole number of columns of a group.
+inline void level_waves(PersistentParams& params) {
+  params.blocks = ceil_div(params.tiles, ceil_div(params.tiles, params.blocks));
+}

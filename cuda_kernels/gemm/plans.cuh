@@ -24,9 +24,9 @@ int64_t cost(const StreamParams& params, int step) {
   return whole + share * step + STORE + (parts > 1 ? parts : 1) * HAND_ON;
 }
 
-// Makes `best` the plan for this tile if it costs less, with whole tiles or, for single blocks, with shared steps. FEW:
-// with A and B, and m and n, in each other's place.
-template <int TILE_N, int CLUSTER, bool FEW>
+// Makes `best` the plan for this tile if it costs less, with whole tiles or, if SHARES, with shared steps. FEW: with A
+// and B, and m and n, in each other's place.
+template <int TILE_N, int CLUSTER, bool FEW, bool SHARES>
 Error consider(Plan& best, const GemmArgs& args, int step, Error (*launch)(StreamParams&, void*)) {
   Plan plan{{{{{args}}}}, 0, 0, launch};
   if (FEW) {
@@ -34,10 +34,10 @@ Error consider(Plan& best, const GemmArgs& args, int step, Error (*launch)(Strea
     a.a = args.b, a.a_stride = args.b_stride, a.m = args.n, a.b = args.a, a.b_stride = args.a_stride, a.n = args.m;
   }
   for (const int full_enough : {0, FULL_ENOUGH}) {
-    if (CLUSTER > 1 && full_enough > 0) continue;
+    if (!SHARES && full_enough > 0) continue;
     if (const Error error = share_steps<CLUSTER, TILE_N>(plan.params, full_enough)) return error;
     plan.cost = cost<TILE_N>(plan.params, step);
-    plan.workspace = plan.params.streamed ? Slot<TILE_N>::bytes(plan.params.sharers) : 0;
+    plan.workspace = plan.params.streamed ? Slot<TILE_N>::bytes(plan.params.sharers * CLUSTER) : 0;
     if (best.launch == nullptr || plan.cost < best.cost) best = plan;
   }
   return Error{};

@@ -24,11 +24,15 @@ Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH) {
   params.streamed = full ? 0 : tiles - (waves > 2 ? waves - 2 : 0) * workers;
   const int64_t most = static_cast<int64_t>(params.streamed) * k_tiles / LEAST_STEPS;
   params.sharers = most < 1 ? 1 : most < workers ? static_cast<int>(most) : workers;
+  if (tiles < params.sharers)
+    params.sharers -= params.sharers % tiles;  // equal parts: tiles side by side share A and B
   blocks = tiles < workers ? tiles : workers;
-  if (params.sharers == workers || params.sharers > blocks)
+  if (params.streamed > 0 && (params.sharers == workers || params.sharers > blocks)) {
     blocks = params.sharers;
-  else
+  } else {
     params.streamed = 0;  // whole tiles occupy as many
+    level_waves(params.staged.persistent);
+  }
   return Error{};
 }
 

@@ -1,10 +1,9 @@
 // The host chooses the tile by what its waves cost. Builds on stream_k; compiles its schedule for several tiles.
 // Supports any m, and any n and k that are multiples of 8.
 //
-// Wide tiles need the fewest bytes a product, narrow ones fill the last wave. Tiles of 256 columns have single blocks,
-// which may share steps; narrower ones need the multicast of pairs. FEW: as in small_m the operands change places, `a`
-// and `b` are B and A, here and in the parameters, and C is transposed: lanes store its elements one by one. Groups of
-// tiles have 2048 rows, as many as the columns of a wave. Fences and waits are those of stream_k.
+// Wide tiles need the fewest bytes a product; narrow ones fill the last wave and need pairs, as do shared steps: single
+// blocks would read many parts of k at a time. FEW: as in small_m the operands change places, `a` and `b` are B and A,
+// and C is transposed: lanes store its elements one by one. Order and number of blocks: see square_waves.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -52,7 +51,6 @@ DEVICE void multiply(const StreamParams& params) {
   using SharedMemory = SharedMemoryOf<BLOCK_N, STAGES>;
   constexpr int B_BYTES = SharedMemory::B_BYTES, C_BUFFERS = SharedMemory::C_BUFFERS;
   constexpr int B_SHARE = BLOCK_N / CLUSTER, SUMS = BLOCK_M * BLOCK_N / LANES;  // of a thread
-  static_assert(B_SHARE % 8 == 0, "the swizzle pattern of 8 rows starts at each share");
   const TmaParams& tma = params.staged.persistent.tma;
   const GemmArgs& args = tma.args;
   const uint32_t smem = shared_base();
@@ -195,6 +193,7 @@ DEVICE void multiply(const StreamParams& params) {
 }
 
 KERNEL(THREADS, 1) flagship(GRID_CONSTANT const StreamParams params) { multiply<256, 4, 1, false>(params); }
+KERNEL(THREADS, 1) pairs_256(GRID_CONSTANT const StreamParams params) { multiply<256, 4, 2, false>(params); }
 KERNEL(THREADS, 1) columns_192(GRID_CONSTANT const StreamParams params) { multiply<192, 5, 2, false>(params); }
 KERNEL(THREADS, 1) columns_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 2, false>(params); }
 KERNEL(THREADS, 1) rows_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 1, true>(params); }
@@ -212,15 +211,16 @@ Error launch_plan(StreamParams& params, void* stream) {
 
 template <auto kernel, int N, int STAGES, int CLUSTER, bool FEW = false>
 Error consider(Plan& best, const GemmArgs& args, int step) {
-  return consider<N, CLUSTER, FEW>(best, args, step, launch_plan<kernel, N, STAGES, CLUSTER, FEW>);
+  return consider < N, CLUSTER, FEW,
+         FEW || CLUSTER * N == 512 > (best, args, step, launch_plan<kernel, N, STAGES, CLUSTER, FEW>);
 }
 
 Error choose(Plan& best, const GemmArgs& args) {
   if (args.m <= 16) return consider<rows_16, 16, 10, 1, true>(best, args, 400);
   if (args.m <= 64) return consider<rows_64, 64, 8, 1, true>(best, args, 530);
-  Error error = consider<rows_128, 128, 6, 1, true>(best, args, 790);
-  if (args.m <= 128) return error;
-  if (error == 0) error = consider<flagship, 256, 4, 1>(best, args, 1070);
+  if (args.m <= 128) return consider<rows_128, 128, 6, 1, true>(best, args, 790);
+  Error error = consider<flagship, 256, 4, 1>(best, args, 1070);
+  if (error == 0) error = consider<pairs_256, 256, 4, 2>(best, args, 1070);
   if (error == 0) error = consider<columns_192, 192, 5, 2>(best, args, 820);
   return error == 0 ? consider<columns_128, 128, 6, 2>(best, args, 600) : error;
 }

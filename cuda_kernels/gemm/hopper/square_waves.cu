@@ -1,10 +1,11 @@
 // Square waves: the tiles that are worked on at the same time cover about as many rows of C as columns. Builds on
-// tma_store_epilogue; changes the height of the groups in which tiles are taken. Supports any m, and any n and k that
-// are multiples of 8.
+// tma_store_epilogue; changes the height of the groups in which tiles are taken, and the number of blocks. Supports any
+// m, and any n and k that are multiples of 8.
 //
 // 132 blocks with 128 x 256 tiles cover 2080 x 2080 elements. In groups of 8 rows of tiles, 1024 rows of C, they are
 // four times as wide as high, and read (1024 + 4224) k elements of A and B; in groups of 2048 rows a fifth less. L2
-// gets that from memory, wave after wave. Fences and waits are those of tma_store_epilogue.
+// gets that from memory, wave after wave. As few blocks as need no more waves, 128 at 4096 and 8192 cubed, keep each
+// wave a square of its own. Fences and waits are those of tma_store_epilogue.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -134,6 +135,7 @@ EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 EXPORT int launch(const GemmArgs* args, void* stream) {
   StagedParams params{{{*args}}};
   if (const Error error = prepare(params.persistent)) return error;
+  level_waves(params.persistent);
   if (const Error error = encode(params.c, *args)) return error;
   const Grid grid{params.persistent.blocks, 1, 1};
   return launch_kernel<square_waves>(grid, THREADS, SharedMemory::bytes, stream, params);
