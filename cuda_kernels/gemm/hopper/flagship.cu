@@ -196,7 +196,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const StreamParams params) { multiply<
 KERNEL(THREADS, 1) pairs_256(GRID_CONSTANT const StreamParams params) { multiply<256, 4, 2, false>(params); }
 KERNEL(THREADS, 1) columns_192(GRID_CONSTANT const StreamParams params) { multiply<192, 5, 2, false>(params); }
 KERNEL(THREADS, 1) columns_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 2, false>(params); }
-KERNEL(THREADS, 1) rows_128(GRID_CONSTANT const StreamParams params) { multiply<128, 6, 1, true>(params); }
+KERNEL(THREADS, 1) columns_64(GRID_CONSTANT const StreamParams params) { multiply<64, 8, 2, false>(params); }
 KERNEL(THREADS, 1) rows_64(GRID_CONSTANT const StreamParams params) { multiply<64, 8, 1, true>(params); }
 KERNEL(THREADS, 1) rows_16(GRID_CONSTANT const StreamParams params) { multiply<16, 10, 1, true>(params); }
 
@@ -218,11 +218,11 @@ Error consider(Plan& best, const GemmArgs& args, int step) {
 Error choose(Plan& best, const GemmArgs& args) {
   if (args.m <= 16) return consider<rows_16, 16, 10, 1, true>(best, args, 400);
   if (args.m <= 64) return consider<rows_64, 64, 8, 1, true>(best, args, 530);
-  if (args.m <= 128) return consider<rows_128, 128, 6, 1, true>(best, args, 790);
   Error error = consider<flagship, 256, 4, 1>(best, args, 1070);
   if (error == 0) error = consider<pairs_256, 256, 4, 2>(best, args, 1070);
   if (error == 0) error = consider<columns_192, 192, 5, 2>(best, args, 820);
-  return error == 0 ? consider<columns_128, 128, 6, 2>(best, args, 600) : error;
+  if (error == 0) error = consider<columns_128, 128, 6, 2>(best, args, 600);
+  return error == 0 ? consider<columns_64, 64, 8, 2>(best, args, 510) : error;
 }
 
 }  // namespace
