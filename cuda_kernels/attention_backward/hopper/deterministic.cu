@@ -1,5 +1,5 @@
 // Every run gives the same bits: a counter for each tile of dQ says whose turn it is to add.
-// Builds on next_scores; changes when a block may add, and in which order blocks take their keys. Supports any lengths,
+// Builds on mask_apart; changes when a block may add, and in which order blocks take their keys. Supports any lengths,
 // and strides aligned to 16 bytes; heads that share K and V are summed in the loop.
 //
 // The warp that reduces waits until as many blocks have added to its tile as come before its own. That is cheap if
@@ -9,7 +9,7 @@
 // for has started. Where the tiles of a head outnumber the multiprocessors, all would not run at once: then no block
 // wraps around. Fences: the copy has written, not only read, when wait_group returns; then fence.proxy.async and
 // fence.acq_rel.gpu put its additions before the counter's, and the next block's copy behind its own sight of it. The
-// rest as in next_scores.
+// rest as in mask_apart.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -189,20 +189,24 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
     wgmma_commit_group();
   };
   auto exponentials = [&] {  // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
-    const int q_start = tiles.tile * BLOCK_M;
     const uint32_t lse = lse_smem + ring.stage * NUMBERS_BYTES + quad * 8;
-    const bool masks = first_key + GROUP_KEYS - 1 > last_key(args, q_start);
-    int visible[2];  // the first query that sees each of this lane's keys, from its first column on
-    for (int half = 0; half < 2; ++half) {
-      const int key = first_key + warp_row + group + half * 8;
-      visible[half] = (key < args.seq_kv ? first_query(args, key) - q_start : BLOCK_M) - quad * 2;
-    }
 #pragma unroll
     for (int n = 0; n < BLOCK_M / 2; n += 4) {
       const auto lse_pair = ld_shared<float2>(lse + n * 8);
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 4; ++i)
         s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
-        if (masks && n * 2 + i % 2 < visible[i / 2]) s_regs[n + i] = 0.f;
+    }
+    const int q_start = tiles.tile * BLOCK_M;
+    if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int key = kv_start + warp * 16 + group + half * 8;
+        // the first query that sees this lane's key, from its first column on
+        const int visible = (key < args.seq_kv ? first_query(args, key) - q_start : BLOCK_M) - quad * 2;
+#pragma unroll
+        for (int n = half * 2; n < BLOCK_M / 2; n += 4)
+          for (int i = 0; i < 2; ++i)
+            if (n / 4 * 8 + i < visible) s_regs[n + i] = 0.f;
       }
     }
   };
@@ -229,9 +233,9 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
       for (int i = 0; i < 4; ++i) dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
     }
     pack<BLOCK_M>(ds_regs, dp_regs);
-    if constexpr (!DV_UNDER_DS) issue_dv();
     const uint32_t ds_buffer = ds_smem + step % 2 * SCORE_BYTES;
     store_transposed<BLOCK_M>(ds_buffer + warpgroup * (BLOCK_M * ROW_BYTES), warp_row, ds_regs);
+    if constexpr (!DV_UNDER_DS) issue_dv();
     fence_proxy_async_shared();
     bar_sync(DS_COMPLETE, CONSUMERS);  // dS of both warpgroups is complete
 

@@ -158,10 +158,6 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
                                            do_operand + k_major_columns<BLOCK_M>(d), d != 0);
     wgmma_commit_group();
   };
-  // From this tile on, all queries see all of the warpgroup's keys.
-  const int first_whole = first_key + GROUP_KEYS > args.seq_kv
-                              ? tiles.end
-                              : ceil_div(first_query(args, first_key + GROUP_KEYS - 1), BLOCK_M);
   auto exponentials = [&] {  // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
     const uint32_t lse = lse_smem + ring.stage * NUMBERS_BYTES + quad * 8;
 #pragma unroll
@@ -170,8 +166,8 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
       for (int i = 0; i < 4; ++i)
         s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
     }
-    if (tiles.tile < first_whole) {
-      const int q_start = tiles.tile * BLOCK_M;
+    const int q_start = tiles.tile * BLOCK_M;
+    if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int key = kv_start + warp * 16 + group + half * 8;

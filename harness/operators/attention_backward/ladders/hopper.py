@@ -147,7 +147,7 @@ TECHNIQUES = LADDER.rungs(
         "deterministic",
         "hopper",
         "blocks add to a tile of dQ in a fixed order, which they reach it in anyway: every run gives the same bits",
-        builds_on=("next_scores",),
+        builds_on=("mask_apart",),
         mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
         general=True,
