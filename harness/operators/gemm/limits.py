@@ -95,6 +95,16 @@ _C_BESIDE_RINGS = Limit(
 )
 STAGED = (*WARPGROUPS, _C_BESIDE_RINGS, Limit("gluon", _C_BESIDE_RINGS.reason, _leaves_no_room_for_c))
 """Of rungs that store C by TMA."""
+PAIRS = tuple(
+    Limit(
+        f"gluon@{version}",
+        "Gluon has multicast from 3.7 on, and a barrier that counts the arrivals of two blocks from 3.8 on: this needs "
+        "a newer Triton",
+        lambda problem, tile: True,
+    )
+    for version in ("3.6.0", "3.7.1")
+)
+"""Of rungs whose blocks share what they load."""
 _FEW_ROWS = Limit(
     "cuda",
     "a warpgroup has 64 columns of C and all rows of the tile: block_n must be 16 * warps, block_m 16, 32, 64 or 128, "

@@ -126,6 +126,7 @@ CELLS = [
     for backend in techniques.LANGUAGES
     for technique in programs(backend)
     if sources.has_series(backend, technique.path)
+    if techniques.unsupported(technique, backend, WHOLE, techniques.reference_tile(technique, WHOLE.tile_key)) is None
     for ladder in operators.get("gemm").ladders
     if ladder.name == technique.ladder
     for arch in ladder.archs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import CHOOSES, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import CHOOSES, PAIRS, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -128,8 +128,9 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "two blocks of a cluster share B: each loads half, which multicast delivers to both",
         builds_on=("tma_store_epilogue",),
+        builds_on_in={"gluon": "persistent"},
         mma="wgmma",
-        limits=STAGED,
+        limits=(*STAGED, *PAIRS),
         general=True,
     ),
     Technique(
