@@ -44,7 +44,8 @@ MOST_CALLS = 4096
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, deterministic: bool = False
 ) -> Outputs:
-    """softmax(scale * q k^T) v on a Hopper GPU, by the ladder's flagship, built for any scores: (o, lse).
+    """softmax(scale * q k^T) v on a Hopper GPU: (o, lse). By the ladder's flagship, built for any scores; where
+    `waves.decodes` expects less time, by the decode ladder's, which cuts the keys into parts for few queries.
 
     q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
     64, 128 or 256, heads a multiple of heads_kv, the last dimension contiguous and the other strides multiples of 16
