@@ -24,6 +24,8 @@ int64_t cost(const StreamParams& params, int step) {
   return whole + share * step + STORE + (parts > 1 ? parts : 1) * HAND_ON;
 }
 
+constexpr int LEAST_OF_FEW = 96;  // steps of a sharer: few rows wait for memory, which half of the blocks keep busy
+
 // Makes `best` the plan for this tile if it costs less, with whole tiles or, if SHARES, with shared steps. FEW: with A
 // and B, and m and n, in each other's place.
 template <int TILE_N, int CLUSTER, bool FEW, bool SHARES>
@@ -35,7 +37,8 @@ Error consider(Plan& best, const GemmArgs& args, int step, Error (*launch)(Strea
   }
   for (const int full_enough : {0, FULL_ENOUGH}) {
     if (!SHARES && full_enough > 0) continue;
-    if (const Error error = share_steps<CLUSTER, TILE_N>(plan.params, full_enough)) return error;
+    if (const Error error = share_steps<CLUSTER, TILE_N>(plan.params, full_enough, FEW ? LEAST_OF_FEW : LEAST_STEPS))
+      return error;
     plan.cost = cost<TILE_N>(plan.params, step);
     plan.workspace = plan.params.streamed ? Slot<TILE_N>::bytes(plan.params.sharers * CLUSTER) : 0;
     if (best.launch == nullptr || plan.cost < best.cost) best = plan;

@@ -14,7 +14,7 @@ constexpr int LEAST_STEPS = 8;   // of a sharer
 
 // Of the tiles beyond whole waves the steps are shared, and of one wave more, so that no share is short.
 template <int CLUSTER = 1, int TILE_N = BLOCK_N>
-Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH) {
+Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH, int least_steps = LEAST_STEPS) {
   auto& [tma, tiles, blocks] = params.staged.persistent;
   int workers;
   if (const Error error = most_blocks<CLUSTER>(workers)) return error;
@@ -22,7 +22,7 @@ Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH) {
   const int waves = ceil_div(tiles, workers), k_tiles = ceil_div(tma.args.k, BLOCK_K);
   const bool full = static_cast<int64_t>(tiles) * 100 >= static_cast<int64_t>(waves) * workers * full_enough;
   params.streamed = full ? 0 : tiles - (waves > 2 ? waves - 2 : 0) * workers;
-  const int64_t most = static_cast<int64_t>(params.streamed) * k_tiles / LEAST_STEPS;
+  const int64_t most = static_cast<int64_t>(params.streamed) * k_tiles / least_steps;
   params.sharers = most < 1 ? 1 : most < workers ? static_cast<int>(most) : workers;
   if (tiles < params.sharers)
     params.sharers -= params.sharers % tiles;  // equal parts: tiles side by side share A and B
