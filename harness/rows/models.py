@@ -125,6 +125,7 @@ class Details(Part):
     replicate: Count = ABSENT
     same_program: Name = ABSENT
     sharing: Count = ABSENT
+    varied: list[Name] = ABSENT
     stage: Line = ABSENT
     findings: list[str] = ABSENT
     found: Count = ABSENT

@@ -141,7 +141,7 @@ def figures(
         "max_abs": errors.max_abs.amax(),
         "rel_l2": torch.linalg.vector_norm(errors.l2) / whole,
         "max_error_used": (errors.max_abs / max_limit).amax(),
-        "rel_l2_used": (errors.l2 / l2_limit)[size.l2 > 0].amax(),
+        "rel_l2_used": torch.where(size.l2 > 0, errors.l2 / l2_limit, 0.0).amax(),
         "yardstick": yardstick.max_abs.amax(),
         "yardstick_rel_l2": torch.linalg.vector_norm(yardstick.l2) / whole,
         "floor": floor.max_abs.amax(),
