@@ -136,7 +136,8 @@ def _work(
     for problem in experiment.problems:  # one at a time: what is done of it is on the pages if the rest is not
         ran += measured(replace(experiment, problems=(problem,)), place, known, gate=gate)
     about = {"experiment": experiment.name, "on": place}
-    reused = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in (*wanted, None)]
+    stems = {None, *(name.rpartition("/")[2] for name in wanted)}
+    reused = [row for row in known.rows if about.items() <= row.items() and row.get("technique") in stems]
     return [*read, *reused, *ran], len(reused) + len(read) - fresh
 
 

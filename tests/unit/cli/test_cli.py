@@ -378,7 +378,7 @@ def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
         return [survey.row(cell, {"status": "unsupported", "reason": "no compiler"}) for cell in cells]
 
     monkeypatch.setattr("harness.cli.reporting.inspected", inspected)
-    monkeypatch.setattr("harness.cli.reporting.chosen", lambda names: ("scalar",))
+    monkeypatch.setattr("harness.cli.reporting.chosen", lambda names: ("attention/scalar",))
     monkeypatch.setattr("harness.cli.reporting.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.reporting.SITE", tmp_path / "site")
     monkeypatch.setattr("harness.cli.reporting.run_file", lambda name: tmp_path / f"{name}.jsonl")
