@@ -104,7 +104,7 @@ def test_list_names_every_technique_and_experiment() -> None:
     ablations = {row["name"]: row["cuda"] for row in answer["ablations"]}
     assert ablations["without_turns"] == "cuda_kernels/attention/ablations/without_turns.patch"
     assert all((CHECKOUT / path).is_file() for path in ablations.values())
-    assert answer["experiments"]["ladder"] == "What does each step buy, in each language?"
+    assert answer["experiments"]["attention/ladder"] == "What does each step buy, in each language?"
     said = invoke("list")[1]
     assert all(name in said for name in NAMES)
 
@@ -156,7 +156,7 @@ def test_a_build_of_a_grid_has_what_tune_asks_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("harness.measure.tune.tune", tune)
     monkeypatch.setattr("harness.measure.tune.select", lambda *_: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    words = ("flagship", "--backend", "tlx@3.8.0", *(word for slug in slugs for word in ("--problem", slug)))
+    words = ("attention/flagship", "--backend", "tlx@3.8.0", *(word for slug in slugs for word in ("--problem", slug)))
     assert invoke("build", *words, "--grid")[0] == 0
     assert invoke("tune", *words)[0] == 0
     assert built == [(case, "sm_90a") for case in tuned]
@@ -177,7 +177,7 @@ def test_ncu_counts_at_the_tile_that_was_asked_for(monkeypatch: pytest.MonkeyPat
     asked: list[Case] = []
     monkeypatch.setattr("harness.cli.inspecting.require_gpu", lambda: None)
     monkeypatch.setattr("harness.inspection.hardware_counters.run", lambda cases, path: asked.extend(cases) or [{}])
-    names = ("flagship", "without_turns")
+    names = ("attention/flagship", "without_turns")
     slug = "b4-h16-n4096-d128-bf16-full"
     backends = ("--backend", "cuda", "--backend", "gluon", "--backend", "tlx@3.8.0")
     invoke("inspect", *names, "--ncu", *backends, "--tile", "128x128-s2-w8", "--problem", slug)
@@ -193,7 +193,7 @@ def test_a_head_dim_that_a_technique_has_not_is_declined_and_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(output, "RUNS", tmp_path)
-    code, printed = invoke(*arguments, "xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
+    code, printed = invoke(*arguments, "attention/xor_swizzle", "--problem", "b1-h2-n128-d256-fp16-full")
     assert code == 3
     assert re.search("nothing was (checked|compiled|counted): every cell was declined", printed)
     assert "declined: head_dim must be 64 or 128 (a rung marked general takes 256); got" in printed
@@ -231,7 +231,7 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
     assert code == 0
     assert output.endswith("declined: no CPU runtime\n  by scalar cuda\n")
     assert asked["on"] == "cpu"
-    assert asked["experiment"].techniques == ("scalar",)
+    assert asked["experiment"].techniques == ("attention/scalar",)
     assert asked["experiment"].backends == ("cuda", "triton")
     assert [problem.dtype for problem in asked["experiment"].problems].count("bf16") == 1, "for the CUDA twins"
     status = "wrong"
@@ -326,7 +326,7 @@ def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.Monke
     options = ("--technique", "attention/scalar", "--json")
     assert invoke("compare", *options, str(tmp_path / "base.jsonl"), str(tmp_path))[0] == 1
     assert (asked[0]["techniques"], asked[0]["as_json"]) == ((), False)
-    assert (asked[1]["techniques"], asked[1]["as_json"]) == (("scalar",), True)
+    assert (asked[1]["techniques"], asked[1]["as_json"]) == (("attention/scalar",), True)
     assert invoke("compare", "--technique", "scalr", str(tmp_path), str(tmp_path))[0] == 2
     assert invoke("compare", str(tmp_path / "base.jsonl"), str(tmp_path / "no.jsonl"))[0] == 2
 
@@ -842,10 +842,10 @@ def test_the_version_is_told() -> None:
     ("words", "begun", "offered"),
     [
         ((), "che", {"check"}),
-        (("check",), "xor", {"xor_swizzle"}),
+        (("check",), "attention/xor", {"attention/xor_swizzle"}),
         (("bench", "--peer"), "sdpa", {"sdpa_cudnn", "sdpa_flash", "sdpa_math"}),
         (("check", "--backend"), "g", {"gluon"}),
-        (("run",), "correct", {"correctness"}),
+        (("run",), "attention/c", {"attention/correctness"}),
     ],
 )
 def test_a_shell_completes_names(words: tuple[str, ...], begun: str, offered: set[str]) -> None:
@@ -920,7 +920,7 @@ def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest
     gpu = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
     monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": gpu})
     file = str(CHECKOUT / "tests/support/own_kernels.py") + ":attend"
-    for arguments in ((), ("xor_swizzle", "--backend", "cuda", "--peer", "fa3")):
+    for arguments in ((), ("attention/xor_swizzle", "--backend", "cuda", "--peer", "fa3")):
         assert invoke("bench", file, *arguments)[0] == 0
     best, named = ([case.technique or case.backend for case in rest["selected"]] for _, rest in ran)
     assert (best[:2], best[-1], len(best)) == (["sdpa_cudnn", "sdpa_flash"], "own", 6)
@@ -962,7 +962,7 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
     assert (code, "--on cpu: got it with --cluster, but" in " ".join(said.split())) == (2, True)
 
 
-@pytest.mark.parametrize("command", ["run ladder", "tune scalar"])
+@pytest.mark.parametrize("command", ["run attention/ladder", "tune attention/scalar"])
 def test_each_gpu_gets_one_problem_and_may_decline_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:

@@ -66,7 +66,16 @@ def test_the_three_edits_of_readme_are_enough(root: Path) -> None:
 def test_new_writes_files_that_agree(root: Path) -> None:
     parents = dict(enumerate(("xor_swizzle", "large_tile", "ldmatrix_x4", "flagship", "cluster_multicast")))
     for number, parent in parents.items():
-        run(root, "harness", "new", f"my_rung{number}", "--from", parent, "--idea", "what changes here")
+        run(
+            root,
+            "harness",
+            "new",
+            f"my_rung{number}",
+            "--from",
+            techniques.shown(techniques.of_qualified(parent)),
+            "--idea",
+            "what changes here",
+        )
     run(root, "harness.catalog.rungs")
     run(root, "ruff", "check")
     run(root, "ruff", "format", "--check")
