@@ -120,8 +120,8 @@ KERNEL(THREADS, 1) vector_atomics(const AttentionBackwardArgs args) {
     multiply<BLOCK_N, Sum::over_columns, BLOCK_N, Sum::over_rows, HEAD_DIM>(
         dq_regs, a_lane<Sum::over_columns, BLOCK_N>(ds_smem, s_row, 0),
         b_lane<Sum::over_rows, HEAD_DIM>(k_smem, 0, dq_col));
-    const int odd = quad % 2;
-    float* sums = head.dq_sums(args) + (q_start + s_row + group + odd * 8) * HEAD_DIM + dq_col + (quad - odd) * 2;
+    const bool odd = lane % 2;
+    float* sums = head.dq_sums(args) + (q_start + s_row + group + odd * 8) * HEAD_DIM + dq_col + quad / 2 * 4;
 #pragma unroll
     for (int n = 0; n < DQ_COLUMNS / MMA_N; ++n) {
       const auto& mine = dq_regs[n];
