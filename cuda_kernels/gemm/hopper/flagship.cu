@@ -1,9 +1,9 @@
 // The host chooses the tile by what its waves cost. Builds on stream_k; compiles its schedule for several tiles.
 // Supports any m, and any n and k that are multiples of 8.
 //
-// Wide tiles need the fewest bytes a product; narrow ones fill the last wave and need pairs, as do shared steps: single
-// blocks would read many parts of k at a time. FEW: as in small_m the operands change places, `a` and `b` are B and A,
-// and C is transposed: lanes store its elements one by one. Order and number of blocks: see square_waves.
+// Wide tiles need the fewest bytes a product; narrow ones fill the last wave and need pairs, as do shared steps. FEW:
+// as in small_m operands change places, `a` and `b` are B and A, and C is transposed: lanes store its elements one by
+// one. Order and number of blocks: see square_waves.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -166,10 +166,9 @@ DEVICE void multiply(const StreamParams& params) {
 #pragma unroll
       for (int i = 0; i < SUMS; ++i)
         store(c, tile.col + i / 4 * 8 + lane % 4 * 2 + i % 2, col + i / 2 % 2 * 8, c_regs[0][i]);
-      continue;
     }
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
+    for (int m = 0; m < (FEW ? 0 : M_TILES); ++m) {
 #pragma unroll
       for (int n = 0; n < BLOCK_N; n += C_COLUMNS) {
         const uint32_t staged = c_smem + buffer * C_BYTES;

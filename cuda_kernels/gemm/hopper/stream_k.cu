@@ -30,7 +30,8 @@ static_assert(WARPS == 4 || WARPS == 8);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
 constexpr int CLUSTER = 2;  // blocks
 constexpr int B_SHARE = BLOCK_N / CLUSTER;
-constexpr int LANES = WARPS * WARP_SIZE, SUMS = BLOCK_M * BLOCK_N / LANES;  // of a thread
+constexpr int LANES = WARPS * WARP_SIZE;
+constexpr int SUMS = BLOCK_M * BLOCK_N / LANES;  // of a thread
 static_assert(B_SHARE % 8 == 0, "the swizzle pattern of 8 rows starts at each share");
 
 struct SharedMemory {
