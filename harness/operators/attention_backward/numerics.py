@@ -1,5 +1,5 @@
 """Are these gradients right? Each by attention's rule, in blocks of its own rows: an error of at most twice the
-yardstick's largest and 1.5 times its norm, and what rounding an output once may do."""
+yardstick's largest and 1.5 times its norm, and what rounding an output once may do and fp32 sums of dP and D."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: b
         difference = got.float() - gradient.truth
         if peer and name == "dq":
             difference[:, :, expected.hidden] = 0.0
-        errors, floor = BlockNorms.of(difference), forward.floor_of(gradient.size, got.dtype)
+        errors, rounding = BlockNorms.of(difference), forward.floor_of(gradient.size, got.dtype)
+        sums = gradient.arithmetic
+        floor = BlockNorms(rounding.max_abs + sums.max_abs, rounding.l2 + sums.l2)
         standard = forward.looser(gradient.yardstick, gradient.pytorch) if peer else gradient.yardstick
         failure = (
             failure

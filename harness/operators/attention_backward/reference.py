@@ -33,6 +33,8 @@ class Gradient:
     """Of the yardstick's error."""
     pytorch: BlockNorms
     """Of plain PyTorch's error."""
+    arithmetic: BlockNorms
+    """Of what fp32 sums of dP and D may be off by."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,11 @@ def exact(problem: Problem, sample: Sample) -> Expected:
                     f"{sample.distribution!r}, expected finite ones; draw inputs that the dtype can hold"
                 )
     pytorch, gradients = plain_pytorch(sample.tensors, **sample.scalars), {}
+    sums = arithmetic(sample.tensors, **sample.scalars)
     for name in GRADIENTS:
         right = found["truth"][name].float()
-        off = (BlockNorms.of(other[name].float() - right) for other in (found["yardstick"], pytorch))
-        gradients[name] = Gradient(right, BlockNorms.of(right), *off)
+        rounded, plain = (BlockNorms.of(other[name].float() - right) for other in (found["yardstick"], pytorch))
+        gradients[name] = Gradient(right, BlockNorms.of(right), rounded, plain, BlockNorms.of(sums[name]))
     rows = torch.arange(problem.seq_q, device=right.device)
     hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
     return Expected(sample, gradients, hidden)
@@ -97,14 +100,37 @@ def _gradients(
     dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, k, v))
     with ieee_matmul():
         for rows, head, hidden in chunks(q, k, causal, precision.itemsize):
-            sees_none = lse[rows] == -torch.inf
-            p = (q[rows] @ k[head].T).mul_(scale).sub_(lse[rows].masked_fill(sees_none, 0.0)).exp_()
-            p.masked_fill_(sees_none if hidden is None else sees_none | hidden, 0.0)
+            p = _p(q[rows] @ k[head].T, lse[rows], scale, hidden)
             ds = rounded((do[rows] @ v[head].T).sub_(dots[rows]).mul_(p))
             dv[head] += (rounded(p).mT @ do[rows]).sum(0)
             dk[head] += (ds.mT @ q[rows]).sum(0).mul_(scale)
             dq[rows] = (ds @ k[head]).mul_(scale)
     return {"dq": dq, "dk": dk, "dv": dv}
+
+
+def _p(scores: Tensor, lse: Tensor, scale: float, hidden: Tensor | None) -> Tensor:
+    """exp(scale scores - LSE), in place; 0 for a key that the mask hides, and in a row whose LSE is -inf."""
+    sees_none = lse == -torch.inf
+    p = scores.mul_(scale).sub_(lse.masked_fill(sees_none, 0.0)).exp_()
+    return p.masked_fill_(sees_none if hidden is None else sees_none | hidden, 0.0)
+
+
+def arithmetic(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Tensor]:
+    """By how much an ulp of fp32 of each row's largest dP, in dP - D, moves dq, dk and dv, in fp32.
+
+    Where one key has nearly all of a row's P, its dP is nearly D: dS is a millionth of both, and what they are off by,
+    summed in fp32 in whatever order, is more of it than rounding it to 16 bits.
+    """
+    q, k, v, do = (tensors[name].float() for name in ("q", "k", "v", "do"))
+    found = {"dq": torch.zeros_like(q), "dk": torch.zeros_like(k), "dv": torch.zeros_like(v)}
+    lse, ulp = tensors["lse"][..., None], torch.finfo(torch.float32).eps
+    with ieee_matmul():
+        for rows, head, hidden in chunks(q, k, causal, q.element_size()):
+            p, dp = _p(q[rows] @ k[head].T, lse[rows], scale, hidden), do[rows] @ v[head].T
+            off = p.mul_(dp.abs_().amax(-1, keepdim=True).mul_(ulp))
+            found["dq"][rows] = (off @ k[head].abs()).mul_(scale)
+            found["dk"][head] += (off.mT @ q[rows].abs()).sum(0).mul_(scale)
+    return found
 
 
 def plain_pytorch(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Tensor]:

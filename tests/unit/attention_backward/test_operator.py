@@ -100,6 +100,24 @@ def test_a_right_kernel_passes(problem: Problem, dtype: str) -> None:
     assert verdict.varied == ()
 
 
+class OneUlpOff(Tiled):
+    """D is an ulp of fp32 larger than the exact one, as sums in another order may be."""
+
+    def before(self, tensors: dict[str, Tensor]) -> None:
+        super().before(tensors)
+        self.dots *= 1 + torch.finfo(torch.float32).eps
+
+
+def test_where_dp_and_d_cancel_fp32_sums_may_be_off_by_an_ulp() -> None:
+    """With one key dQ and dK are nothing but that; a D that is off by what 16 bits are is found out."""
+    problem = Problem(1, 1, 1, 64, 1, 64)
+    verdict = gates.gate(OneUlpOff(), problem, device="cpu", repeats=2)
+    assert verdict.passed, verdict.reason
+    assert not gates.gate(wrong_gradients.WithoutD(), problem, device="cpu", repeats=2).passed
+    gradients = BACKWARD.exact(SQUARE, BACKWARD.inputs(SQUARE, "normal", 0, "cpu")).gradients.values()
+    assert all((one.arithmetic.max_abs <= one.yardstick.max_abs / 100).all() for one in gradients)
+
+
 @pytest.mark.parametrize("problem", [SQUARE, GROUPED, CAUSAL], ids=lambda problem: problem.slug)
 def test_plain_pytorch_passes_as_a_peer(problem: Problem) -> None:
     def launch(tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
