@@ -21,6 +21,8 @@ from harness.rows.results import slug_of
 
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 Gradients = tuple[Tensor, Tensor, Tensor]
+FASTEST = {False: "overlapped", True: "deterministic"}
+"""Whether bits must repeat -> the rung that is tried first."""
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered."""
 TWICE = "flash_attention: got a gradient of its gradient, expected a first one; pass create_graph=False"
