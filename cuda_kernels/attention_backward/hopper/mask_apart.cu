@@ -1,11 +1,11 @@
 // The mask is apart from the exponentials: a branch that most tiles do not take, in place of a test for each score.
-// Builds on next_scores; changes what a tile costs that no mask cuts. Supports any lengths, and strides aligned to 16
+// Builds on overlapped; changes what a tile costs that no mask cuts. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
 // Only tiles on the diagonal, and those of the last keys, have scores to hide. A branch also ends a block of
 // instructions: ptxas, which moves waits upwards, cannot move the wait for dP above it, so that all exponentials run
-// under dP. With head_dim 64 dV begins after dS is stored, for the registers' sake.
-// Fences are those of next_scores.
+// under dP.
+// Fences are those of overlapped.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/bulk_reduce.cuh>
@@ -34,8 +34,6 @@ constexpr int SCORE_BYTES = BLOCK_M * BLOCK_N * ELEMENT_BYTES;  // of dS of both
 constexpr int DQ_BYTES = BLOCK_M * HEAD_DIM / 2 * 4;            // of a warpgroup's part of dQ
 
 constexpr bool DV_UNDER_DS = BLOCK_M == 64;  // the registers do not hold P of 128 queries in 32 and in 16 bits
-
-constexpr bool S_UNDER_DQ = BLOCK_M == 128;  // those of head_dim 128 do not hold S and dQ beside dK and dV
 
 // Named barriers. Those of dQ are one for each warpgroup, of its threads and the warp that reduces for it.
 constexpr int DS_COMPLETE = 1, DQ_COMPLETE = 2, DQ_TAKEN = 4, DQ_THREADS = WARPGROUP + WARP_SIZE;
@@ -134,43 +132,43 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
   const uint64_t k_rows = mn_major<BLOCK_N>(k_smem, 0, dq_part.col);
   const float scale_log2 = args.scale * LOG2_E;
   float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
-  float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
   Ring ring;
-  auto issue_s = [&] {  // S^T = K Q^T
-    const uint64_t q_operand = k_major(q_smem + ring.stage * Q_BYTES);
-    wait(q_full + ring.stage * 8, ring.phase);
-    register_fence(s_regs);
+  for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
+    const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
+    const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 8,
+                   dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
+
+    // S^T = K Q^T, dP^T = V dO^T
+    float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
+    const uint64_t q_operand = k_major(q_smem + buffer), do_operand = k_major(do_smem + buffer);
+    wait(q_full + stage * 8, ring.phase);
+    register_fence(s_regs), register_fence(dp_regs);
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < HEAD_DIM; d += MMA_K)
       wgmma_mma_async_ss<Element, BLOCK_M>(s_regs, k_operand + k_major_columns<BLOCK_N>(d),
                                            q_operand + k_major_columns<BLOCK_M>(d), d != 0);
     wgmma_commit_group();
-  };
-  auto issue_dp = [&] {  // dP^T = V dO^T
-    const uint64_t do_operand = k_major(do_smem + ring.stage * Q_BYTES);
-    wait(do_full + ring.stage * 8, ring.phase);
-    register_fence(dp_regs);
-    wgmma_fence();
+    wait(do_full + stage * 8, ring.phase);
 #pragma unroll
     for (int d = 0; d < HEAD_DIM; d += MMA_K)
       wgmma_mma_async_ss<Element, BLOCK_M>(dp_regs, v_operand + k_major_columns<BLOCK_N>(d),
                                            do_operand + k_major_columns<BLOCK_M>(d), d != 0);
     wgmma_commit_group();
-  };
-  auto exponentials = [&] {  // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
-    const uint32_t lse = lse_smem + ring.stage * NUMBERS_BYTES + quad * 8;
+    wgmma_wait_group<1>();
+    register_fence(s_regs);
+
+    // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
 #pragma unroll
     for (int n = 0; n < BLOCK_M / 2; n += 4) {
       const auto lse_pair = ld_shared<float2>(lse + n * 8);
       for (int i = 0; i < 4; ++i)
         s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
     }
-    const int q_start = tiles.tile * BLOCK_M;
     if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int key = kv_start + warp * 16 + group + half * 8;
+        const int key = first_key + warp_row + group + half * 8;
         // the first query that sees this lane's key, from its first column on
         const int visible = (key < args.seq_kv ? first_query(args, key) - q_start : BLOCK_M) - quad * 2;
 #pragma unroll
@@ -179,12 +177,13 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
             if (n / 4 * 8 + i < visible) s_regs[n + i] = 0.f;
       }
     }
-  };
-  auto turn = [&]<bool IS_LAST>(int step) {
-    const int stage = ring.stage, buffer = stage * Q_BYTES;
-    const uint64_t q_rows = mn_major<BLOCK_M>(q_smem + buffer), do_rows = mn_major<BLOCK_M>(do_smem + buffer);
     uint32_t p_regs[BLOCK_M / MMA_K][4], ds_regs[BLOCK_M / MMA_K][4];
-    auto issue_dv = [&] {  // dV += P^T dO
+    wgmma_wait_group<0>();
+    register_fence(dp_regs);
+
+    // dV += P^T dO
+    const uint64_t q_rows = mn_major<BLOCK_M>(q_smem + buffer), do_rows = mn_major<BLOCK_M>(do_smem + buffer);
+    auto issue_dv = [&] {
       pack<BLOCK_M>(p_regs, s_regs);
       register_fence(dv_regs), register_fence(p_regs);
       wgmma_fence();
@@ -196,16 +195,15 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
     if constexpr (DV_UNDER_DS) issue_dv();
 
     // dS = P (dP - D)
-    const uint32_t dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
 #pragma unroll
     for (int n = 0; n < BLOCK_M / 2; n += 4) {
       const auto dot_pair = ld_shared<float2>(dots + n * 8);
       for (int i = 0; i < 4; ++i) dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
     }
     pack<BLOCK_M>(ds_regs, dp_regs);
+    if constexpr (!DV_UNDER_DS) issue_dv();
     const uint32_t ds_buffer = ds_smem + step % 2 * SCORE_BYTES;
     store_transposed<BLOCK_M>(ds_buffer + warpgroup * (BLOCK_M * ROW_BYTES), warp_row, ds_regs);
-    if constexpr (!DV_UNDER_DS) issue_dv();
     fence_proxy_async_shared();
     bar_sync(DS_COMPLETE, CONSUMERS);  // dS of both warpgroups is complete
 
@@ -226,8 +224,6 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
     wgmma_wait_group<1>();
     register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);
     if (lane == 0) mbarrier_arrive(do_empty + stage * 8);
-    ring.advance(), tiles.advance();
-    if constexpr (!IS_LAST && S_UNDER_DQ) issue_s();
 
     // dQ goes to the warp that reduces
     if (step > 0) bar_sync(DQ_TAKEN + warpgroup, DQ_THREADS);
@@ -238,32 +234,11 @@ KERNEL(THREADS, 1) mask_apart(GRID_CONSTANT const TmaParams params) {
     fence_proxy_async_shared();
     bar_arrive(DQ_COMPLETE + warpgroup, DQ_THREADS);
 
-    if constexpr (IS_LAST) {
-      wgmma_wait_group<0>();
-      register_fence(dk_regs), register_fence(ds_regs);
-    } else {
-      if constexpr (!S_UNDER_DQ) issue_s();
-      wgmma_wait_group<1>();
-      register_fence(dk_regs), register_fence(ds_regs);
-      if (lane == 0) mbarrier_arrive(q_empty + stage * 8);
-      issue_dp();
-      wgmma_wait_group<1>();
-      register_fence(s_regs);
-      exponentials();
-      wgmma_wait_group<0>();
-      register_fence(dp_regs);
-    }
-  };
-
-  issue_s();
-  issue_dp();
-  wgmma_wait_group<1>();
-  register_fence(s_regs);
-  exponentials();
-  wgmma_wait_group<0>();
-  register_fence(dp_regs);
-  for (int step = 0; step + 1 < tiles.steps; ++step) turn.template operator()<false>(step);
-  turn.template operator()<true>(tiles.steps - 1);
+    wgmma_wait_group<0>();
+    register_fence(dk_regs), register_fence(ds_regs);
+    if (lane == 0) mbarrier_arrive(q_empty + stage * 8);
+    ring.advance();
+  }
 
   // epilogue
   const int key = first_key + warp_row + group;

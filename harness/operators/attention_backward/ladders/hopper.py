@@ -136,7 +136,7 @@ TECHNIQUES = LADDER.rungs(
         "mask_apart",
         "hopper",
         "the mask is a branch that whole tiles do not take, and that keeps the exponentials under dP",
-        builds_on=("next_scores",),
+        builds_on=("overlapped",),
         builds_on_in={"triton": "bulk_reduce"},
         mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
