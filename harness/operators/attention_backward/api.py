@@ -137,11 +137,10 @@ def _problem(q: Tensor, k: Tensor, causal: bool) -> Problem:
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The last rung in CUDA that takes the problem, one that repeats its bits only if `deterministic` or if no other
-    does, at the tile tuned for the GPU of that name. Raises Unsupported with the last rung's reason."""
-    reason = ""
-    last_first = hopper.TECHNIQUES[::-1]
-    for rung in sorted(last_first, key=lambda rung: rung.repeats):
+    """The fastest rung in CUDA, else the last one that takes the problem, one that repeats its bits if `deterministic`,
+    at the tile tuned for the GPU of that name. Raises Unsupported with the first reason."""
+    reason, last_first = "", hopper.TECHNIQUES[::-1]
+    for rung in sorted(last_first, key=lambda rung: rung.name != FASTEST[deterministic]):
         if deterministic and not rung.repeats:
             continue
         best = tiles.best_tile(rung.name, "cuda", problem, gpu and slug_of({"name": gpu}))
