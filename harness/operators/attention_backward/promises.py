@@ -14,6 +14,14 @@ def promises() -> tuple[Promise, ...]:
     """In the order of the scorecard. An entry begins with its first row."""
     return (
         Promise("backward_over_fastest", "cuda", FASTEST, GRID, rivals=RIVALS),
+        Promise(
+            "backward_deterministic_over_fastest",
+            "cuda",
+            FASTEST,
+            GRID,
+            technique="deterministic",
+            rivals=("fa4_deterministic",),
+        ),
         Promise("backward_gluon_over_cudnn", "gluon", ANCHOR, GRID),
         Promise("backward_triton_over_flex", "triton", "flex", GRID),
     )
