@@ -10,10 +10,12 @@ import math
 import struct
 import threading
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from harness.build.cuda import CudaVariant
@@ -64,9 +66,12 @@ def flash_attention(
     it in the build folder. torch.compile, and whatever else traces a call, sees one operator,
     twinkernels::flash_attention.
 
-    Raises TypeError and ValueError that name argument, what was got and what is expected; Unsupported and CompileError
-    where no kernel can be built, also of a gradient that a call asks for; LaunchError with CUDA's own words.
+    Raises TypeError and ValueError that name argument, what was got and what is expected; NotImplementedError for one
+    with a tangent (forward-mode differentiation); Unsupported and CompileError where no kernel can be built, also of a
+    gradient that a call asks for; LaunchError with CUDA's own words.
     """
+    if forward_ad._current_level >= 0 and not is_compiling():
+        validate.check_no_tangent({"q": q, "k": k, "v": v})
     if is_compiling() or torch._C._len_torch_dispatch_stack():
         return _operator(*_cast(q, k, v), bool(causal), scale, bool(deterministic))
     if torch.is_grad_enabled() and backward.is_asked_for(q, k, v):
@@ -238,17 +243,33 @@ class Counters:
         return address, None
 
     def _take(self, size: int, *, capturing: bool) -> tuple[int, Tensor | None]:
+        size = max(size, 1)  # of none, an address
         with self.lock:
             if self.used + size > self.SLAB:
                 if capturing:  # memory of the graph, zeroed by each replay
                     workspace = torch.zeros(size, dtype=torch.uint8, device="cuda")
                     return workspace.data_ptr(), workspace
-                self.slabs.append(torch.zeros(max(size, self.SLAB), dtype=torch.uint8, device="cuda"))
-                torch.cuda.current_stream().synchronize()  # other streams may use it at once
+                self.slabs.append(_zeros(max(size, self.SLAB)))
                 self.used = 0
             address = self.slabs[-1].data_ptr() + self.used
             self.used += -(-size // self.SLOT) * self.SLOT
             return address, None
+
+
+def _zeros(size: int) -> Tensor:
+    """So many bytes of the current GPU, zero for every stream. By a thread of its own: what the caller's allocates may
+    come from a pool of memory that is given to others while the process runs on, such as that in which torch.compile
+    with mode="reduce-overhead" warms up."""
+    gpu = torch.cuda.current_device()
+
+    def allocate() -> Tensor:
+        with torch.cuda.device(gpu):
+            found = torch.zeros(size, dtype=torch.uint8, device="cuda")
+            torch.cuda.current_stream().synchronize()
+        return found
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(allocate).result()
 
 
 @cache

@@ -11,6 +11,7 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import check_capability
@@ -119,6 +120,14 @@ def check_no_gradient(tensors: dict[str, Tensor]) -> None:
         if tensor.requires_grad and torch.is_grad_enabled():
             expected = "False or torch.no_grad() (forward only)"
             raise _wrong(f"{name}.requires_grad", True, expected, f"pass {name}.detach()")
+
+
+def check_no_tangent(tensors: dict[str, object]) -> None:
+    """Refuses a call whose derivative in forward mode would be lost."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            expected = "none (no forward-mode differentiation)"
+            raise _wrong(name, "a tensor with a tangent", expected, f"pass {name}.detach()", NotImplementedError)
 
 
 def check_options(scale: float, causal: bool, *, any_sign: bool = False) -> None:

@@ -17,6 +17,7 @@ import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness import flash_attention
@@ -261,6 +262,52 @@ def test_a_stream_has_one_workspace_as_large_as_any_launch_needs(gpu: Gpu) -> No
     small, grown, larger = addresses[0], addresses[1], addresses[-1]
     assert addresses == [small, grown, grown, grown, grown, larger]
     assert len({small, grown, larger}) == 3
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_the_first_call_of_a_process_may_be_captured(gpu: Gpu, size: int) -> None:
+    """A kernel with one part of the keys needs no workspace at all."""
+    gpu.kernel.workspace_bytes, gpu.capturing = size, True
+    flash_attention(**tensors())
+    gpu.capturing = False
+    flash_attention(**tensors())
+    assert len(gpu.kernel.launches) == 2
+
+
+def test_workspaces_come_from_no_pool_of_the_callers_thread(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a pool is given to others while the process runs on; a captured launch stays in it, as its graph does."""
+    threads, zeros = [], plain.torch.zeros
+
+    def watched(*size: int, **options: Any) -> torch.Tensor:
+        threads.append(threading.get_ident())
+        return zeros(*size, **options)
+
+    given = tensors()
+    monkeypatch.setattr(plain.torch, "zeros", watched)
+    gpu.capturing = True
+    flash_attention(**given)
+    gpu.capturing = False
+    flash_attention(**given)
+    captured, kept = threads
+    assert captured == threading.get_ident() != kept
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_a_tangent_is_refused_by_name(name: str) -> None:
+    given = tensors()
+
+    def attend(one: torch.Tensor) -> torch.Tensor:
+        return flash_attention(**given | {name: one})[0]
+
+    one, words = given[name], rf"^{name}: got a tensor with a tangent, .*{name}.detach\(\)"
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(one, one)
+        with pytest.raises(NotImplementedError, match=words):
+            attend(dual)
+        with pytest.raises(ValueError, match=r"^q.device: got cpu"):
+            attend(dual.detach())
+    with pytest.raises(NotImplementedError, match=words):
+        torch.func.jvp(attend, (one,), (one,))
 
 
 def test_threads_launch_with_their_own_arguments(gpu: Gpu) -> None:
@@ -517,6 +564,34 @@ def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls(seq_q: int, seq_kv:
         torch.cuda.synchronize()
         torch.testing.assert_close(replayed, expected, atol=0, rtol=0)
         torch.testing.assert_close(beside, expected, atol=0, rtol=0)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_workspaces_lie_in_no_pool_of_the_caller() -> None:
+    given = on_a_gpu(seq_q=2, seq_kv=6000)
+    plain._counters.cache_clear()
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        flash_attention(**given)
+    (slab,) = plain._counters(torch.cuda.current_device()).slabs
+    segments = [(one["address"], one["address"] + one["total_size"]) for one in pool.snapshot()]
+    assert segments, "o and lse lie there"
+    assert not any(begin <= slab.data_ptr() < end for begin, end in segments)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_it_replays_in_trees_of_graphs() -> None:
+    """Graphs that share a pool, which is given back to what was recorded whenever another one warms up."""
+    given = on_a_gpu(seq_q=2, seq_kv=6000)
+    plain._counters.cache_clear()
+    step = torch.compile(lambda q, k, v: flash_attention(q, k, v)[0] * 1, mode="reduce-overhead", fullgraph=True)
+    for keys in (200, 6000, 5000, 4000):
+        cut = given | {name: given[name][:, :, :keys].contiguous() for name in "kv"}
+        expected = flash_attention(**cut)[0]
+        for _ in range(5):
+            found = step(**cut).clone()
+            torch.testing.assert_close(found, expected, atol=0, rtol=0)
+            torch.testing.assert_close(flash_attention(**cut)[0], expected, atol=0, rtol=0)
 
 
 @pytest.mark.gpu
