@@ -121,9 +121,10 @@ def launch(
 
 def _laid_out(name: str, tensor: Tensor) -> Tensor:
     """The tensor, or a copy where its strides or its address are none that a kernel takes: the gradient of a sum is
-    one number, expanded."""
+    one number, expanded. Raises ValueError where its memory was freed after the forward pass."""
+    tensor = tensor.resolve_neg()
+    validate.check_memory(name, tensor)
     try:
-        validate.check_memory(name, tensor)
         validate.check_layout(name, tensor, by_tma=True)
     except ValueError:
         return tensor.clone(memory_format=torch.contiguous_format)

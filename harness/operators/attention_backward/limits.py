@@ -60,5 +60,15 @@ DQ_BUFFER = Limit(
     f"with 32 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: buffers(problem, tile) + 32 * 1024 > SHARED_MEMORY_BYTES,
 )
-GENERAL = (HEAD_DIM, POWER_OF_TWO, TILE_ROWS, WARP_KEYS)
+GRID = Limit(
+    "cuda",
+    "blocks are numbered by head and batch: at most 65535 of each",
+    lambda problem, tile: max(problem.heads, problem.batch) > 65_535,
+)
+DQ_OFFSETS = Limit(
+    "cuda",
+    "the sums of dQ have int32 offsets in a head: seq_q * head_dim must be at most 2^31 - 16384",
+    lambda problem, tile: problem.seq_q * problem.head_dim > 2**31 - 16_384,
+)
+GENERAL = (HEAD_DIM, POWER_OF_TWO, TILE_ROWS, WARP_KEYS, GRID, DQ_OFFSETS)
 MMA = (*GENERAL, TWO_STAGES, WARP_GRID, SHARED_MEMORY)
