@@ -31,11 +31,11 @@ struct AttentionBackwardArgs {
   void* dq;
   void* dk;
   void* dv;
-  // Scratch memory, which holds anything before a launch and after it: its NaN must not reach a result. A head has
-  // scratch_rows rows, enough for tiles of up to 128 queries to end in it.
-  float* dq_sums;   // (batch, heads, scratch_rows, head_dim), in whatever order of elements inside a head
+  // Scratch memory, whose contents are arbitrary before and after a launch: NaN in it must not reach a result. A head
+  // has scratch_rows rows, enough for tiles of up to 128 queries to end in it.
+  float* dq_sums;   // (batch, heads, scratch_rows, head_dim); a kernel may reorder elements inside a head
   float* dots;      // D: (batch, heads, scratch_rows)
-  float* lse_log2;  // LSE in base 2, or what else the kernel wants of it: (batch, heads, scratch_rows)
+  float* lse_log2;  // LSE in base 2, +inf for rows that see no key: (batch, heads, scratch_rows)
   // Zero before a launch, and to be left so. A kernel that uses it exports workspace_bytes(const
   // AttentionBackwardArgs*): its size for given lengths.
   void* workspace;

@@ -1,4 +1,4 @@
-// In which order blocks go through the tiles of queries, and whose turn it is to add to one.
+// The order in which blocks go through the tiles of queries, and the order in which they add to one.
 #pragma once
 
 #include <attention_backward/attention_backward.cuh>

@@ -1,4 +1,4 @@
-// Shared by all matrix products: launch arguments, compile-time constants, and what becomes of a sum.
+// Shared by all matrix products: launch arguments, compile-time constants, and the epilogue.
 // Shapes: a (m, k), b (n, k), bias (n), c (m, n), with C = epilogue(A B^T). The last dimension of each is contiguous.
 #pragma once
 

@@ -14,7 +14,8 @@ constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;
 static_assert(ROW_BYTES == 128, "a row has the bytes that the swizzle permutes");
 static_assert(A_BYTES % 1024 == 0 && B_BYTES % 1024 == 0, "the pattern of 8 rows starts at each buffer");
 
-// The operand that begins at a row of a tile (a multiple of 8), k contiguous; moved along k or by rows by adding to it.
+// The operand that begins at a row of a tile (a multiple of 8), k contiguous. Adding operand_columns or operand_rows
+// moves it.
 DEVICE uint64_t operand(uint32_t smem, int row = 0) {
   return wgmma_descriptor(smem + row * ROW_BYTES, 16, 8 * ROW_BYTES, Swizzle::bytes_128);
 }

@@ -7,7 +7,7 @@
 
 struct PersistentParams {
   TmaParams tma;
-  int tiles, blocks;  // of a cluster, tiles of all its blocks; and clusters
+  int tiles, blocks;  // with clusters: tiles as tall as a cluster's blocks together, and clusters
 };
 
 // How many blocks, or clusters, run at the same time. At least two: the CPU runtime has two multiprocessors in all.
@@ -28,7 +28,8 @@ Error prepare(PersistentParams& params) {
   return encode<BLOCK_N / CLUSTER>(params.tma);
 }
 
-// As few blocks as need no more waves: every wave but the last is then a whole number of columns of a group.
+// The fewest blocks that need no more waves: 128 at 4096 cubed, so that a wave of square_waves is whole columns of a
+// group.
 inline void level_waves(PersistentParams& params) {
   params.blocks = ceil_div(params.tiles, ceil_div(params.tiles, params.blocks));
 }

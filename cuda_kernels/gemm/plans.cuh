@@ -10,8 +10,8 @@ struct Plan {
   Error (*launch)(StreamParams&, void* stream);
 };
 
-// Clocks of the busiest worker, a cluster with tiles of TILE_N columns. `step`: of one step, as measured on one H100.
-// So was what a tile's end costs, and what it costs each time that sums pass through the workspace.
+// Clocks of the busiest worker, a cluster with tiles of TILE_N columns. `step`: clocks of one step. It, STORE (the end
+// of a tile) and HAND_ON (sums that pass once through the workspace) are fitted to times on one H100.
 template <int TILE_N>
 int64_t cost(const StreamParams& params, int step) {
   const auto& [tma, tiles, blocks] = params.staged.persistent;
@@ -20,14 +20,14 @@ int64_t cost(const StreamParams& params, int step) {
   const int64_t whole = ceil_div(tiles - params.streamed, blocks) * (k_tiles * step + STORE);
   if (params.streamed == 0) return whole;
   const int64_t share = params.streamed * k_tiles / params.sharers + 1;
-  const int64_t parts = (k_tiles + share / 2) / share;  // of a tile, that others hand on
+  const int64_t parts = (k_tiles + share / 2) / share;  // of a tile, from other workers
   return whole + share * step + STORE + (parts > 1 ? parts : 1) * HAND_ON;
 }
 
 constexpr int LEAST_OF_FEW = 96;  // steps of a sharer: few rows wait for memory, which half of the blocks keep busy
 
-// Makes `best` the plan for this tile if it costs less, with whole tiles or, if SHARES, with shared steps. FEW: with A
-// and B, and m and n, in each other's place.
+// Makes `best` the plan for this tile if it costs less, with whole tiles or, if SHARES, with shared steps. FEW: A
+// and B, and m and n, change places.
 template <int TILE_N, int CLUSTER, bool FEW, bool SHARES>
 Error consider(Plan& best, const GemmArgs& args, int step, Error (*launch)(StreamParams&, void*)) {
   Plan plan{{{{{args}}}}, 0, 0, launch};

@@ -1,5 +1,5 @@
 // Stream-K: workers, which are blocks or clusters, share the steps of some tiles evenly instead of having whole tiles.
-// Osama et al., arXiv 2301.03598; that some tiles stay whole is their hybrid.
+// Osama et al., arXiv 2301.03598; some tiles stay whole, as in their hybrid.
 #pragma once
 
 #include <gemm/c_staging.cuh>
@@ -9,10 +9,10 @@ struct StreamParams {
   int streamed, sharers;  // the first tiles, whose steps are shared, and by how many workers
 };
 
-constexpr int FULL_ENOUGH = 94;  // percent of all waves of whole tiles: no step is shared
+constexpr int FULL_ENOUGH = 94;  // percent of their waves that whole tiles fill: from here on no step is shared
 constexpr int LEAST_STEPS = 8;   // of a sharer
 
-// Of the tiles beyond whole waves the steps are shared, and of one wave more, so that no share is short.
+// Workers share the steps of the tiles beyond whole waves and of one wave more, so that no share is short.
 template <int CLUSTER = 1, int TILE_N = BLOCK_N>
 Error share_steps(StreamParams& params, int full_enough = FULL_ENOUGH, int least_steps = LEAST_STEPS) {
   auto& [tma, tiles, blocks] = params.staged.persistent;

@@ -1,4 +1,4 @@
-// In which order blocks take the tiles of C.
+// The order in which blocks take the tiles of C.
 #pragma once
 
 #include <gemm/gemm.cuh>

@@ -2,8 +2,8 @@
 
 Every rung of the wgmma ladder runs in each language, at its reference tile and at the tile tuned for the length, beside
 the fastest attention libraries for this GPU. pinned_maxima and its parent also run at 128x128, where two warpgroups
-leave more to gain. The number of tokens and the model width stay the same
-(batch * seq = 16384, heads * head_dim = 2048).
+leave more to gain. The number of tokens and the model width stay the same (batch * seq = 16384, heads * head_dim =
+2048).
 """
 
 import sys

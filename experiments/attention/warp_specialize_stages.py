@@ -1,8 +1,8 @@
 """Is core Triton right when it specializes warps, with every number of stages?
 
-The same source is compiled with two and with three stages, by four versions of Triton. Beside it is the one in which
-the barriers are invalidated that nobody uses (a hatch). Each is checked, not
-timed: a kernel that compiles without a warning may still be wrong.
+The same source is compiled with two and with three stages, by four versions of Triton. Beside it runs the same
+kernel with the unused barriers invalidated (a hatch). Each is checked, not timed: a kernel that compiles without a
+warning may still be wrong.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """What does each step of attention's backward pass buy, in each language?
 
 Every rung runs in CUDA, in Triton and, where it has a kernel, in Gluon, at its reference tile and at the tile tuned for
-it, at both head sizes, full and causal. cuDNN and FlashAttention-2 show how fast gradients can be. Inputs of the gate
-are three; all six are in the experiment correctness.
+it, at both head sizes, full and causal. cuDNN and FlashAttention-2 show how fast gradients can be. The gate draws
+inputs from three distributions; the experiment correctness has all six.
 """
 
 import sys

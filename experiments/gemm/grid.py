@@ -1,10 +1,10 @@
 """Is there a faster matrix product on this GPU than cuBLAS, and where?
 
-The flagship of each language runs against cuBLAS as torch.mm calls it and the best of cuBLASLt's
-heuristics, on 26 shapes in bf16: squares, layers of language models, few rows, short and long k. Times are from a cool
-GPU with a cold L2 cache, for kernels and libraries alike. Libraries that compile themselves are in the experiment
-libraries: each shape would take them half a minute. Inputs of the gate are three, because truth in fp64 is slow at
-these sizes; all six are in the experiment correctness.
+The flagship of each language runs against cuBLAS as torch.mm calls it and the best of cuBLASLt's heuristics, on 26
+shapes in bf16: squares, layers of language models, few rows, short and long k. Times are from a cool GPU with a cold L2
+cache, for kernels and libraries alike. Libraries that compile themselves would compile again for each shape; they are
+in the experiment libraries. The gate draws inputs from three distributions, because truth in fp64 is slow at these
+sizes; the experiment correctness has all six.
 """
 
 import sys

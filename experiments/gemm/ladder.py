@@ -2,9 +2,9 @@
 
 Every rung of both ladders runs in CUDA, in Triton and, where it has a kernel, in Gluon, at its reference tile and at
 the tile tuned for it, on a square that fills the GPU four times. Rungs without tensor cores take a smaller square, with
-the first rung that has them, their child. Rungs for few rows take a problem that has few; those that are about the last
-wave also a square that leaves most of it empty; each with the rungs that they build on. cuBLAS shows how fast a product
-can be. Inputs of the gate are three; all six are in the experiment correctness.
+mma_ldmatrix, the first rung that uses them. Rungs for few rows take a problem that has few; those about the last wave
+also take a square that leaves most of it empty; each runs with the rungs that it builds on. cuBLAS shows how fast a
+product can be. The gate draws inputs from three distributions; the experiment correctness has all six.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""How fast are libraries' matrix products, and how long do those that compile themselves make one wait?
+"""How fast are libraries' matrix products, and how long does one wait for those that compile themselves?
 
 cuBLAS as torch.mm calls it, the best of cuBLASLt's heuristics, Inductor's Triton templates, DeepGEMM and quack, on a
 square and on a layer of a language model. A library that is not installed, or does not import here, has a row that says

@@ -1,6 +1,7 @@
 """How fast are matrix products under load, where the power limit lowers the clock?
 
-The shapes of grid that keep a GPU busy for longest, each kernel launched without pause until its time is stable.
+The shapes of grid that keep a GPU busy for longest, run with each kernel launched without pause until its time
+is stable.
 """
 
 import sys

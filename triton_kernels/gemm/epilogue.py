@@ -1,4 +1,4 @@
-"""What becomes of the sums of a tile, and how it is written: the same in all kernels."""
+"""The epilogue of a tile's sums and how the tile is written: the same in all kernels."""
 
 import triton
 import triton.language as tl

@@ -117,8 +117,8 @@ def store(sums, c_ptr, c_stride, bias_ptr, row, col, m, n, EVEN: gl.constexpr, E
 
 @gluon.jit
 def store_parts(sums, c_desc, c_smem, row, col, FIRST: gl.constexpr):
-    """Writes sums of a warpgroup from (row, col) on by TMA, box by box. Each goes to the buffer after that of the box
-    before, once what this buffer held is read. FIRST: the number of the first box among those of the tile."""
+    """Writes sums of a warpgroup from (row, col) on by TMA, box by box. Boxes take the buffers in turn; a box goes to
+    its buffer once TMA has read what that held. FIRST: the number of the first box among those of the tile."""
     columns: gl.constexpr = sums.shape[1]
     if columns == c_desc.block_type.shape[1]:
         C_BUFFERS: gl.constexpr = c_smem.shape[0]

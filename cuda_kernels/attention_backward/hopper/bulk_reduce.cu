@@ -2,12 +2,12 @@
 // Builds on producer_consumer; changes who adds dQ: a consumer stores its part, as its accumulators lie, and goes on.
 // Supports any lengths, and strides aligned to 16 bytes; heads that share K and V are summed in the loop.
 //
-// An addition is an instruction for each 16 bytes no longer, and no warp that multiplies waits for memory to take them.
-// The sums of a tile lie in the order of the accumulators (16 bytes of each thread, 32 threads beside each other), so
-// that the stores have no bank conflicts and a copy is contiguous; the conversion puts them in order. Fences:
-// fence.proxy.async between a consumer's stores of dQ and the named barrier that tells the reducing warp, whose copy
-// reads them through the asynchronous proxy. The copy has read them after wait_group.read; only then does its warp
-// arrive at the barrier for which the warpgroup's next stores wait. The rest is as in producer_consumer.
+// The warps that multiply no longer issue an instruction for each 16 bytes, nor wait for memory to take them. The sums
+// of a tile lie in the order of the accumulators (16 bytes of each thread, 32 threads beside each other), so that the
+// stores have no bank conflicts and a copy is contiguous; the conversion puts them in order. Fences: fence.proxy.async
+// between a consumer's stores of dQ and the named barrier of the reducing warp, whose copy reads them through the
+// asynchronous proxy. The copy has read them after wait_group.read; only then does its warp arrive at the barrier for
+// which the warpgroup's next stores wait. The rest is as in producer_consumer.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/bulk_reduce.cuh>

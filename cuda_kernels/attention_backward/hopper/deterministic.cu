@@ -8,8 +8,8 @@
 // one that they share with all earlier keys. A block takes its number from a counter when it starts: whoever it waits
 // for has started. Where the tiles of a head outnumber the multiprocessors, all would not run at once: then no block
 // wraps around. Fences: the copy has written, not only read, when wait_group returns; then fence.proxy.async and
-// fence.acq_rel.gpu put its additions before the counter's, and the next block's copy behind its own sight of it. The
-// rest as in mask_apart.
+// fence.acq_rel.gpu put its additions before the counter's, and the next block's copy after it has read the counter.
+// The rest is as in mask_apart.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

@@ -2,7 +2,7 @@
 // Builds on wgmma; changes who copies, and what a warp waits for. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
-// An mbarrier says that a buffer is full, another one that all warps are done with it: no barrier of the block is left,
+// One mbarrier says that a buffer is full, another that all warps are done with it: no barrier of the block is left,
 // so the warpgroups drift apart. TMA writes the swizzle that wgmma reads, and zeros for rows that do not exist. An
 // elected thread of warp 0 refills the buffer of the step before as soon as every warp has released it.
 // Fences: TMA and wgmma both use the asynchronous proxy, so what is loaded needs none; P and dS, which ordinary

@@ -3,7 +3,8 @@
 // heads that share K and V are summed in the loop.
 //
 // In an mma fragment a lane has two neighbours of a row and two of the row 8 below. Pairs of lanes exchange two of
-// them, so that one has four neighbours of the upper row and the other one of the lower.
+// them, so that one has four neighbours of the upper row and the other one of the lower. Barriers are those of
+// one_kernel, and `red` is relaxed as there.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>

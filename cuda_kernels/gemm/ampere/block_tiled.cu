@@ -3,8 +3,9 @@
 //
 // In each iteration the block copies BLOCK_K columns of its rows of A and of B to shared memory, so that an element is
 // read from global memory once for all BLOCK_M or BLOCK_N threads that need it. Neighbouring threads copy neighbouring
-// elements of a row. Rows are two elements longer than BLOCK_K: an odd number of 4-byte words, so that the columns of
-// a warp, which are rows of B, lie in banks of their own.
+// elements of a row. Rows are two elements longer than BLOCK_K: an odd number of 4-byte words, so that the columns of a
+// warp, which are rows of B, lie in different banks. A barrier after the copies shows them to all threads, and one
+// before them keeps the tiles before from being overwritten while a thread still reads them.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 

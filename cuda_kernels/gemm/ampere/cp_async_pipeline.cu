@@ -3,9 +3,8 @@
 //
 // cp.async writes shared memory without registers. The copies of STAGES - 1 tiles of A and B are in flight; those of
 // one iteration are a group, and an iteration waits until all but the newest STAGES - 2 groups of its thread are
-// complete. One barrier then tells that everybody's part of the tile has arrived, and that everybody is done with the
-// tile before, whose buffer the next copies fill. The last iterations commit empty groups, so that the count stays the
-// same.
+// complete. Behind one barrier the parts that all threads copied have arrived, and all warps are done with the tile
+// before, whose buffer the next copies fill. The last iterations commit empty groups, so that the count stays the same.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>

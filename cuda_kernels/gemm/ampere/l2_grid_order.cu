@@ -4,7 +4,7 @@
 // Blocks start in the order of their numbers. In the parent they go along a row of tiles: those that run at the same
 // time read few panels of A and, over and over, all of B. Here they go down a group of eight rows of tiles and then to
 // the next column (tile_order.cuh), so that they read about as many panels of A as of B. Data moves as in
-// cp_async_pipeline.
+// cp_async_pipeline, behind the same waits and barrier.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>

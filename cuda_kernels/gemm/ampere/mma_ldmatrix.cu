@@ -3,7 +3,7 @@
 //
 // Warps stand in two rows; each owns a rectangle of C in whole fragments of 16 x 8. A and B stay in 16 bits, row by row
 // as they come: rows are 128 bytes apart, so that the eight rows of an 8x8 matrix lie in the same banks and each phase
-// of ldmatrix has 8-way conflicts.
+// of ldmatrix has 8-way conflicts. Barriers are those of vectorized_loads.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ldmatrix.cuh>

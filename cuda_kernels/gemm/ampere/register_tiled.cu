@@ -3,7 +3,7 @@
 //
 // For each k a thread reads 8 elements of A and 8 of B from shared memory and does 64 multiply-adds with them, where
 // the parent reads two for each. Its rows of C are THREADS_Y apart and its columns THREADS_X, so that neighbouring
-// threads read neighbouring rows of B. Data moves as in block_tiled.
+// threads read neighbouring rows of B. Data moves as in block_tiled, behind the same barriers.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 

@@ -4,7 +4,7 @@
 // A copy moves eight elements of a row with one instruction. They are converted to fp32 once, on their way, instead of
 // at each use, and stored transposed: what a thread needs for one k then lies side by side, four rows in one 16-byte
 // load. So a thread has two times four adjacent rows of C and as many columns. Rows are four floats longer than the
-// tile, to keep them aligned and to spread the transposed stores over the banks.
+// tile, to keep them aligned and to spread the transposed stores over the banks. Barriers are those of register_tiled.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 

@@ -3,7 +3,7 @@
 //
 // The eight rows of an 8x8 matrix are still 128 bytes apart, but their columns now lie in eight different groups of
 // banks, so that a phase of ldmatrix takes one pass. An address moves along k by XOR too, because the lower bits of the
-// row do not change on the way. Data moves as in mma_ldmatrix.
+// row do not change on the way. Data moves as in mma_ldmatrix, behind the same barriers.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/ldmatrix.cuh>

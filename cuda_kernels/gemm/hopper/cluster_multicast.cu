@@ -1,11 +1,11 @@
 // Two blocks of a cluster share B: each loads half of its rows, which multicast delivers to both. Builds on
 // tma_store_epilogue; pairs tiles that lie below each other. Supports any m, and any n and k that are multiples of 8.
 //
-// Both blocks need the same columns, and L2 delivers each of them once instead of twice. Both producers write to a
-// buffer, so each waits until the consumer warps of both blocks have released it; a full barrier counts the bytes of
-// both halves. With an odd number of rows of tiles, one block's tile starts past the last row of C: it loads its half,
-// multiplies zeros and stores nothing. No block exits before the other one is done, because its memory is still written
-// to.
+// Both blocks need the same columns, and L2 delivers each of them once instead of twice. Both producers write to every
+// buffer of B, so each waits until the consumer warps of both blocks have released it; a full barrier counts the bytes
+// of both halves. With an odd number of rows of tiles, one block's tile starts past the last row of C: it loads its
+// half, multiplies zeros and stores nothing. No block exits before the other one is done, whose loads and arrivals
+// still reach its shared memory.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster_relaxed.cuh>

@@ -1,9 +1,10 @@
 // The host chooses the tile by what its waves cost. Builds on stream_k; compiles its schedule for several tiles.
 // Supports any m, and any n and k that are multiples of 8.
 //
-// Wide tiles need the fewest bytes a product; narrow ones fill the last wave and need pairs, as do shared steps. FEW:
-// as in small_m operands change places, `a` and `b` are B and A, and C is transposed: lanes store its elements one by
-// one. Order and number of blocks: see square_waves.
+// Wide tiles need the fewest bytes for a product. Narrow ones fill the last wave; they need multicast in pairs, as do
+// shared steps. FEW: as in small_m operands change places, `a` and `b` are B and A, and C is transposed: lanes store
+// its elements one by one. The order of tiles and the number of blocks are those of square_waves, fences and waits
+// those of stream_k.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

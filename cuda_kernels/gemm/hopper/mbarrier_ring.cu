@@ -1,8 +1,8 @@
 // A ring of buffers with full and empty mbarriers: no barrier of the block in the main loop.
-// Builds on tma_swizzle; changes how a buffer is given back. Supports any m, and any n and k that are multiples of 8.
+// Builds on tma_swizzle; changes how a buffer is released. Supports any m, and any n and k that are multiples of 8.
 //
 // `full` counts bytes, `empty` counts the warps that are done with a buffer: each arrives once its warpgroup's products
-// are complete. The elected thread waits for all of them before it fills the buffer again, other warps do not: they may
+// are complete. The elected thread waits for all of them before it fills the buffer again. Other warps do not: they may
 // be up to STAGES - 1 tiles ahead of the slowest. What wgmma has read needs no fence before TMA overwrites it: both use
 // the same proxy, and the wait for the products comes before the arrival.
 #include <gemm/gemm.cuh>

@@ -1,9 +1,10 @@
 // Persistent blocks, one per multiprocessor: the next tile's A and B load during the epilogue of the one before. Builds
 // on two_consumers; changes which tiles a block works on. Supports any m, and any n and k that are multiples of 8.
 //
-// The blocks that run together still take consecutive tiles of the grouped order, and a block goes on with the tile as
-// many numbers further as there are blocks. The ring's places and phases continue from tile to tile, so that the
-// producer runs ahead across the end of a tile. Barriers are initialized once per block instead of once per tile.
+// The blocks that run together still take consecutive tiles of the grouped order, and a block then adds the number of
+// blocks to its tile's number. The ring's places and phases continue from tile to tile, so that the producer runs ahead
+// across the end of a tile. Barriers are initialized once per block instead of once per tile. Fences and waits are
+// those of producer_consumer.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -6,7 +6,8 @@
 // for these, applies bias and GELU, and stores, all of it under the other one's products. Only one warpgroup multiplies
 // at a time, so it keeps the products of two steps in flight. Turns also make the ring safe: a warpgroup first waits
 // for a buffer when all earlier uses of that buffer have been filled, so that the parity cannot be that of an older
-// one.
+// one. A buffer is released one step later than in persistent: the wait for the products that read it leaves one newer
+// group in flight. wgmma.fence is needed as there.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -5,7 +5,7 @@
 // setmaxnreg is executed by whole warpgroups and draws on the pool that the block was launched with, so the producer is
 // a whole warpgroup, although only one thread works. A consumer waits for a tile, multiplies it, and arrives at the
 // buffer's `empty`; no consumer ever waits for another one. All STAGES buffers may be full, one more than where a
-// consumer's own thread loads.
+// consumer's own thread loads. Fences and waits are those of mbarrier_ring.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

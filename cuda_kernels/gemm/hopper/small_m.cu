@@ -2,10 +2,10 @@
 // of which it takes as few as 16. Builds on split_k; changes the tile and who has which sums. Supports any m, and any n
 // and k that are multiples of 8.
 //
-// A product with 16 rows of A reads each element of B once and multiplies it 16 times: it is as fast as B arrives. With
-// A first, wgmma would multiply 64 rows, most of them zeros, and a tile of C with enough columns to read B fast would
-// need as many sums. C is computed transposed, as B A^T; a lane has sums of eight neighbouring columns of C with seven
-// others, and stores them one by one.
+// A product with 16 rows of A reads each element of B once and multiplies it 16 times: it is only as fast as B arrives.
+// With A first, wgmma would multiply 64 rows, most of them zeros, and a tile of C with enough columns to read B fast
+// would need as many sums. C is computed transposed, as B A^T; neighbouring columns of C lie in different lanes, so
+// each lane stores its sums one by one. Fences and waits are those of split_k.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster.cuh>

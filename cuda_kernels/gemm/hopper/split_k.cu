@@ -1,13 +1,14 @@
-// Split k: the blocks of a cluster have a part of k each and one tile of C, and add up their sums in shared memory.
+// Split k: the blocks of a cluster share a tile of C, take a part of k each, and add up their sums in shared memory.
 // Builds on producer_consumer; changes the loop's bounds and the epilogue. Supports any m, and any n and k that are
 // multiples of 8.
 //
-// Few tiles of C leave most multiprocessors without work. Here as many blocks share a tile as there are multiprocessors
-// for, up to eight. Each has all sums of its part of k. It sends an equal share of them to each block of the cluster,
-// through distributed shared memory, into the ring of A and B: nobody may write there before all blocks are done with
-// their products, nor read before all have sent, so the cluster meets twice. A block then adds its share in the order
-// of k, which makes results repeatable, and stores that share of C: every element once. No sum passes through global
-// memory.
+// Few tiles of C leave most multiprocessors without work. Here two, four or eight blocks share a tile if there are
+// multiprocessors for all. Each has all sums of its part of k. It sends an equal share of them to each block of the
+// cluster, through distributed shared memory, into the ring of A and B: nobody may write there before all blocks are
+// done with their products, nor read before all have sent, so the cluster meets twice, with release and acquire. No
+// proxy fence is needed: what TMA writes and wgmma reads in the ring is complete by then. The producer's warps count as
+// arrived once they exit. A block then adds its share in the order of k, which makes results repeatable, and stores
+// that share of C: every element once. No sum passes through global memory.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster.cuh>

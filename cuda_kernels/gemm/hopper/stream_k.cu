@@ -3,10 +3,10 @@
 //
 // A share begins and ends anywhere in a tile. The worker that has the last step of a tile finishes it: it adds what
 // those before it have left in the workspace, in their order, which makes results repeatable. Each warp hands its own
-// sums to the warp with the same rows of C, by a flag: its lanes' stores must be visible to the GPU (fence) and all
-// issued (warp barrier) before one lane sets it; the reader's fence, behind the flag, keeps loads from running ahead.
-// The reader leaves flag and sums zero for the next launch. All blocks run at the same time, one per multiprocessor,
-// and a worker waits only for one of a lower number, so that waiting ends.
+// sums to the warp with the same rows of C, by a flag: before one lane sets it, each lane's stores must be visible to
+// the GPU (fence) and all lanes past that fence (warp barrier). The reader's fence keeps its loads behind the flag. The
+// reader leaves flag and sums zero for the next launch. All blocks run at the same time, one per multiprocessor, and a
+// worker waits only for one of a lower number, so that waiting ends.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

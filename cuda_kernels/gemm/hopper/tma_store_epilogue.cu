@@ -1,12 +1,12 @@
-// C leaves by TMA: a warp stages its rows in shared memory, and starts its next tile while they are stored. Builds on
+// C leaves by TMA: a warp stages its rows in shared memory, and starts its next tile while TMA stores them. Builds on
 // persistent; changes the epilogue. Supports any m, and any n and k that are multiples of 8.
 //
 // From registers a lane stores four bytes at a time, and a warp's store touches eight rows. stmatrix writes 16x16
-// elements at once, in the swizzle that C's tensor map undoes, and one lane starts a store of whole lines. It reads
-// shared memory through the async proxy: every lane fences its writes before the warp meets and the store starts. A
-// buffer is written again when its last store has read it, which only the lane that started the store can wait for;
-// the warp then meets once more. No warp waits for another one, so that a warpgroup's epilogue runs under the products
-// of the other warpgroup as far as the ring lets them drift apart.
+// elements at once, in the swizzle that C's tensor map undoes, and one lane starts a store of whole lines. TMA reads
+// shared memory through the async proxy: every lane fences its writes, the warp meets, and then the store starts. A
+// buffer is written again when its last store has read it, which only the lane that started the store can wait for; so
+// the warp meets once more after that wait. No warp waits for another one, so that a warpgroup's epilogue runs under
+// the products of the other warpgroup as far as the ring lets them drift apart.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -1,10 +1,11 @@
 // Tiles come by TMA: one thread asks for a whole box, and hardware computes addresses and permutes columns.
-// Builds on wgmma; changes who copies and how a tile's arrival is told. Supports any m, and any n and k that are
+// Builds on wgmma; changes who copies and how a tile's arrival is signalled. Supports any m, and any n and k that are
 // multiples of 8: a box that reaches past a matrix reads zeros, and columns of C past its end are not written.
 //
 // An elected thread of the first warp issues two copies for a tile of A and B, and tells the buffer's mbarrier `full`
-// how many bytes they have. Everybody waits for these bytes. TMA and wgmma use the same proxy, so that no fence is
-// needed between them. That all warpgroups are done with a buffer is still told by a barrier of the block.
+// how many bytes they have. All threads wait for these bytes. TMA and wgmma use the same proxy, so that no fence is
+// needed between them. A barrier of the block still says that all warpgroups are done with a buffer. The barriers'
+// initialization needs a fence of its own: TMA must see it.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

@@ -1,11 +1,12 @@
 // Warpgroup products: four warps multiply 64 rows of A by all columns of the tile, straight from shared memory.
 // Builds on ampere/l2_grid_order; changes the instruction that multiplies, so that a warpgroup owns whole rows of C.
 //
-// Descriptors tell wgmma where A and B are in shared memory; no fragment of them passes through registers. The XOR of
+// Descriptors tell wgmma where A and B lie in shared memory; no fragment of them passes through registers. The XOR of
 // the parent's layout is the 128-byte swizzle that wgmma knows, so copies stay as they are. wgmma reads shared memory
 // through another proxy than cp.async writes it: between the wait for the copies and the barrier, a fence makes each
 // thread's copies visible to that proxy. wgmma is asynchronous, but here every iteration waits for its products, so
-// that their buffers may be filled again.
+// that their buffers may be filled again. wgmma.fence orders the registers that ordinary instructions cleared before
+// the products that add to them; register_fence keeps the compiler from moving such instructions past it.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>

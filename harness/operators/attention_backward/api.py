@@ -25,8 +25,8 @@ FASTEST = {False: "overlapped", True: "deterministic"}
 """Whether bits must repeat -> the rung that is tried first."""
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered."""
-TWICE = "flash_attention: got a gradient of its gradient, expected a first one; pass create_graph=False"
-OF_LSE = "lse: got a gradient of its own, expected one of o alone; pass lse.detach() to what comes behind"
+TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
+OF_LSE = "lse: got a gradient of its own, expected a gradient of o only; pass lse.detach() to later operations"
 
 
 def is_asked_for(*tensors: Any) -> bool:

@@ -1,8 +1,8 @@
 """Few rows of C: operands change places, so that rows of B fill the 64 rows of wgmma.
 
 Builds on split_k; changes the order of the operands: C^T = B A^T. General: any m, and any n and k that are multiples of
-8. The columns of wgmma are the few rows of A, of which 8 are enough. The compiler passes a tile's sums through shared
-memory to store them by rows of C.
+8. The columns of wgmma are the few rows of A, and it takes as few as 8. The compiler passes a tile's sums through
+shared memory to store them by rows of C.
 """
 
 import triton

@@ -3,11 +3,11 @@
 Builds on tma_swizzle; changes the loop's bounds and the epilogue. General: any m, and any n and k that are multiples of
 8.
 
-As many programs share a tile as there are multiprocessors for, each with at least eight steps of k. Core Triton has no
-word for the shared memory of another program, by which the CUDA twin adds up: here sums pass through the workspace, in
+As many programs share a tile as there are multiprocessors for, each with at least eight steps of k. Core Triton cannot
+access the shared memory of another program, by which the CUDA twin adds up: here sums pass through the workspace, in
 fp32. A program leaves its part there and counts itself. Whoever finds the count complete adds all parts in the order of
 k, so that results are repeatable, and leaves the counter at zero. The barrier comes before the count because one thread
-counts for all: without it, it could say of parts that other warps still write that they are there.
+counts for all: without it, the count could include a part that other warps still write.
 """
 
 import triton

@@ -1,7 +1,7 @@
 """Tiles of 128 x 192.
 
-Builds on cluster_multicast; changes the tile, which the registry sets. Triton declines it: the sizes of its tensors are
-powers of two.
+Builds on cluster_multicast; changes the tile, which the registry sets. The harness declines it in Triton,
+whose tensors have sizes that are powers of two.
 
 So this is the same program as cluster_multicast, at another tile.
 """

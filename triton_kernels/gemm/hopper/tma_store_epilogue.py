@@ -6,7 +6,7 @@ that are multiples of 8.
 The compiler passes a part through a buffer in shared memory, has TMA store it, and waits for that only before it writes
 to the buffer again. So the last part of a tile leaves under the next tile's products. Cutting the sums in halves moves
 no value to another thread, and keeps the buffer so small that four stages of a tile of 128 x 256 fit beside it. The
-store overlaps in a loop without roles only: with `warp_specialize=True` the compiler waits for it at once.
+store overlaps only in a loop without roles: with `warp_specialize=True` the compiler waits for it at once.
 """
 
 import triton

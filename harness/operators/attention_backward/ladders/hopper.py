@@ -42,7 +42,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "one_kernel",
         "hopper",
-        "five products for seven: a tile of keys also adds its part of dQ, atomically, in fp32",
+        "five products instead of seven: a tile of keys also adds its part of dQ, atomically, in fp32",
         builds_on=("two_kernels",),
         limits=MMA,
         general=True,
@@ -146,7 +146,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "deterministic",
         "hopper",
-        "blocks add to a tile of dQ in a fixed order, which they reach it in anyway: every run gives the same bits",
+        "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
         builds_on=("mask_apart",),
         mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),

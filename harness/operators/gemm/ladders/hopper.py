@@ -64,7 +64,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "two_consumers",
         "hopper",
-        "two warpgroups multiply, 64 rows by 256 columns each: the other one's products fill a wait",
+        "two warpgroups multiply, 64 rows by 256 columns each: while one waits, the other one's products run",
         builds_on=("producer_consumer",),
         also=("tile",),
         mma="wgmma",
@@ -186,7 +186,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "flagship",
         "hopper",
-        "the tile by what its waves cost, and swapped operands for few rows",
+        "the host chooses the tile by the cost of its waves, and swaps operands for few rows",
         builds_on=("stream_k",),
         mma="wgmma",
         grid={"cuda": ()},

@@ -2,8 +2,9 @@
 
 Builds on two_consumers; changes which tiles a block works on. General: any m, and any n and k that are multiples of 8.
 
-A block goes on with the tile as many numbers further as there are blocks. Steps count over all tiles of a block, so
-that the ring continues from tile to tile and the producer runs ahead across the end of a tile.
+After a tile a block adds the number of blocks to the tile's number. Steps count over all tiles of a block, so that the
+ring continues from tile to tile and the producer runs ahead across the end of a tile. Fences and waits are those of
+producer_consumer.
 """
 
 from triton.experimental import gluon

@@ -5,7 +5,8 @@ of 8. The roles are those of the CUDA twin: one or two consumer warpgroups, by t
 in one narrow form, always with two consumers.
 
 A consumer waits for a tile, multiplies it, and arrives at the buffer's `empty`. The compiler adds a barrier of the
-warpgroup before each arrival.
+warpgroup before each arrival. The fence after the barriers' initialization shows it to TMA; TMA and wgmma use the same
+proxy, so tiles need none.
 """
 
 from triton.experimental import gluon

@@ -1,8 +1,8 @@
 """Few rows of C: operands change places, so that rows of B fill the 64 rows of wgmma.
 
 Builds on split_k; changes the order of the operands: C^T = B A^T. General: any m, and any n and k that are multiples of
-8. The columns of wgmma are the few rows of A, of which 8 are enough. A consumer warpgroup has 64 columns of C and all
-rows of the tile, and writes C from registers, transposed.
+8. The columns of wgmma are the few rows of A, and it takes as few as 8. A consumer warpgroup has 64 columns of C and
+all rows of the tile, and writes C from registers, transposed. Fences and waits are those of split_k.
 """
 
 from triton.experimental import gluon

@@ -3,7 +3,7 @@
 Builds on producer_consumer; changes the loop's bounds and the epilogue, where C leaves by TMA as in tma_store_epilogue.
 General: any m, and any n and k that are multiples of 8.
 
-As in core Triton sums pass through the workspace: Gluon of Triton 3.6 has no word for the shared memory of another
+As in core Triton sums pass through the workspace: Gluon of Triton 3.6 cannot access the shared memory of another
 program. A consumer warpgroup leaves its rows there and counts itself, and the one that finds the count complete adds
 all parts in the order of k. The barrier of its warps comes before the count, because one thread counts for all.
 """

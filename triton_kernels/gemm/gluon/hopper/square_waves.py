@@ -1,7 +1,7 @@
 """Square waves: the tiles that are worked on at the same time cover about as many rows of C as columns.
 
 Builds on tma_store_epilogue; changes the height of the groups in which tiles are taken: 2048 rows of C, whatever the
-tile. General: any m, and any n and k that are multiples of 8.
+tile. Fences and waits are those of tma_store_epilogue. General: any m, and any n and k that are multiples of 8.
 """
 
 from triton.experimental import gluon
