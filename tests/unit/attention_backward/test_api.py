@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +13,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from cuda_kernels import cpu_build, patched
+from cuda_kernels.cpu_library import Library
 from harness import flash_attention
 from harness.build import Unsupported
+from harness.build.cuda import constants, workspace_bytes
+from harness.catalog import techniques
 from harness.measure import gate
 from harness.operators.attention import api as forward
 from harness.operators.attention.reference import truth
-from harness.operators.attention_backward import api, reference
+from harness.operators.attention_backward import api, arguments, reference
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 
@@ -134,6 +140,132 @@ def test_a_gradient_of_any_strides_gets_those_that_kernels_take(change: Callable
     assert found.is_contiguous()
     assert torch.equal(found, given)
     assert api._laid_out("do", q) is q
+
+
+def test_memory_that_was_freed_after_the_forward_pass_is_refused() -> None:
+    freed = torch.zeros(1, 2, 64, 64, dtype=torch.bfloat16)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=r"^k: got a storage of 0 bytes"):
+        api._laid_out("k", freed)
+    negated = torch._neg_view(torch.ones(1, 2, 64, 64, dtype=torch.bfloat16))
+    assert not api._laid_out("do", negated).is_neg()
+    assert torch.equal(api._laid_out("do", negated), negated)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [(Problem.square(65_536, 1, 16, 64), "at most 65535"), (Problem(1, 1, 1, 2**24, 16, 128), "int32 offsets")],
+    ids=["batches", "queries"],
+)
+def test_a_problem_beyond_what_kernels_number_is_refused(problem: Problem, words: str) -> None:
+    with pytest.raises(Unsupported, match=words):
+        api.case_of(problem, False, None)
+
+
+def test_tensors_changed_between_both_passes_are_refused(exact: list[bool]) -> None:
+    for changed in range(4):
+        leaves = tensors()
+        inputs = [leaf * 1 for leaf in leaves]
+        o, _ = flash_attention(*inputs)
+        loss = o.sum()
+        [*inputs, o.detach()][changed].zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    assert not exact
+
+
+def test_gradients_under_autocast_have_the_dtypes_of_what_they_are_of(exact: list[bool]) -> None:
+    dtypes = (torch.float32, torch.float16, torch.bfloat16)
+    leaves = [torch.randn(1, 2, 5, 64).to(dtype).requires_grad_() for dtype in dtypes]
+    with torch.autocast("cpu", torch.bfloat16):
+        o, _ = flash_attention(*leaves)
+        o.sum().backward()
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert (leaf.grad.dtype, leaf.grad.shape) == (leaf.dtype, leaf.shape)
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels themselves, on the CPU runtime; o and lse come from plain PyTorch, in fp32."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+        k, v = (tensor.float().repeat_interleave(q.shape[1] // k.shape[1], 1) for tensor in (k, v))
+        scores = q.float() @ k.mT * (0.125 if scale is None else scale)
+        if causal:
+            seen = torch.ones(scores.shape[2:], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+            scores = scores.masked_fill(~seen, -torch.inf)
+        lse = scores.logsumexp(-1)
+        p = (scores - lse.masked_fill(lse == -torch.inf, 0)[..., None]).exp()
+        return (p @ v).to(q.dtype), lse
+
+    def kernel(_gpu: int, case: Any) -> Any:
+        path = techniques.at(case.technique, case.problem).path
+        library = Library(cpu_build.build(patched.kernel_file(path, cpu_build.HERE), constants(case, packed=True)))
+
+        def entry(args: bytes, _stream: int) -> int:
+            library.configure()
+            code: int = library.launch(args, None)
+            assert not library.diagnosis()
+            return code
+
+        counters = workspace_bytes(library.handle, case.problem)
+        return SimpleNamespace(
+            entry=entry, scratch_bytes=arguments.scratch_bytes(case.problem), workspace_bytes=counters
+        )
+
+    monkeypatch.setattr(forward, "_attend", attend)
+    monkeypatch.setattr(api, "_kernel", kernel)
+    for name, value in {
+        "device": lambda _: nullcontext(),
+        "get_device_name": lambda _: "NVIDIA H100 80GB HBM3",
+        "current_stream": lambda _: SimpleNamespace(cuda_stream=0),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+
+
+def no_scores(q: Tensor, k: Tensor, _v: Tensor) -> None:
+    """Scores of finite numbers that overflow to -inf: all of row 3, and half of row 70."""
+    q[..., -2:] = 0
+    k[..., -2], k[..., -1] = -8, 0
+    k[:, :, ::2, -2] = -64
+    k[:, :, 40:, -1] = -8
+    q[:, :, 3, -2] = q[:, :, 70, -1] = 1e38
+
+
+PASSES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any], Any]] = {
+    "more queries than keys": ((4, 2, 150, 70), {"causal": True}, None),
+    "a negative scale": ((2, 2, 80, 96), {"scale": -0.3, "causal": True}, None),
+    "scale 0": ((2, 1, 150, 70), {"scale": 0.0, "causal": True}, None),
+    "scores of -inf": ((2, 1, 80, 96), {}, no_scores),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("name", PASSES)
+def test_on_the_cpu_runtime_gradients_are_right(cpu: None, name: str, deterministic: bool) -> None:
+    (heads, heads_kv, seq_q, seq_kv), options, change = PASSES[name]
+    torch.manual_seed(0)
+    sizes = ((heads, seq_q), (heads_kv, seq_kv), (heads_kv, seq_kv))
+    q, k, v = (torch.randn(1, *size, 64).bfloat16() for size in sizes)
+    if change:
+        change(q, k, v)
+    for leaf in (q, k, v):
+        leaf.requires_grad_()
+    o, lse = flash_attention(q, k, v, deterministic=deterministic, **options)
+    (o * 0.5).sum().backward()  # a gradient of stride 0
+    given = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": torch.full_like(o, 0.5)}
+    given = {name: tensor.detach() for name, tensor in given.items()}
+    options = {"scale": 0.125, "causal": False} | options
+    expected = reference.truth(given, **options, precision=torch.float32)
+    if change:
+        assert (lse[:, :, 3] == -torch.inf).all()
+        assert lse[:, :, 70].isfinite().all()
+    for one, right in zip((q, k, v), expected.values(), strict=True):
+        assert one.grad is not None
+        largest = right.abs().amax(2, keepdim=True)  # of each column
+        assert ((one.grad.float() - right).abs() <= 0.02 * largest + 1e-6).all()
 
 
 @pytest.mark.gpu
