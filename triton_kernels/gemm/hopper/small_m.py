@@ -2,7 +2,7 @@
 
 Builds on split_k; changes the order of the operands: C^T = B A^T. General: any m, and any n and k that are multiples of
 8. The columns of wgmma are the few rows of A, and it takes as few as 8. The compiler passes a tile's sums through
-shared memory to store them by rows of C.
+shared memory to store them by rows of C. The barrier before the count is needed as in split_k.
 """
 
 import triton

@@ -5,7 +5,8 @@ multiples of 8.
 
 A block's tiles go to its warpgroups in turn. A warpgroup passes its turn on with its last products and then waits for
 these, applies bias and GELU, and stores, all of it under the other one's products. Only one warpgroup multiplies at a
-time, so it keeps the products of two steps in flight, and releases a buffer one step later than persistent.
+time, so it keeps the products of two steps in flight, and releases a buffer one step later than persistent. Fences are
+those of persistent.
 """
 
 from triton.experimental import gluon
