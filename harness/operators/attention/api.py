@@ -70,7 +70,7 @@ def flash_attention(
     with a tangent (forward-mode differentiation); Unsupported and CompileError where no kernel can be built, also of a
     gradient that a call asks for; LaunchError with CUDA's own words.
     """
-    if forward_ad._current_level >= 0 and not is_compiling():
+    if not is_compiling() and forward_ad._current_level >= 0:
         validate.check_no_tangent({"q": q, "k": k, "v": v})
     if is_compiling() or torch._C._len_torch_dispatch_stack():
         return _operator(*_cast(q, k, v), bool(causal), scale, bool(deterministic))

@@ -22,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness import flash_attention
 from harness.build import LaunchError
+from harness.build.cuda import workspace_bytes
 from harness.catalog import sources
 from harness.operators.attention import api as plain
 from harness.operators.attention import reference, waves
@@ -467,6 +468,41 @@ def test_on_the_cpu_runtime_it_is_attention(cpu: Gpu, name: str) -> None:
     expected_o, expected_lse = reference.truth(**given, **options)
     torch.testing.assert_close(o.double(), expected_o.double(), atol=4e-3, rtol=4e-3)
     torch.testing.assert_close(lse.double(), expected_lse.double(), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.slow
+def test_kernels_that_alternate_find_their_counters_zero(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One workspace, which grows, for the keys of one tile in parts, of several tiles, and for the other kernel."""
+
+    def load(case: Any) -> Any:
+        library = cpu_run.build(case.technique, case.problem)
+
+        def entry(args: bytes, _stream: int) -> int:
+            used.add((case.technique, plain.AttentionArgs.from_buffer_copy(args).workspace))
+            library.configure()
+            return library.launch(args, None) or len(library.diagnosis())
+
+        return SimpleNamespace(entry=entry, workspace_of=lambda problem: workspace_bytes(library.handle, problem))
+
+    torch.manual_seed(0)
+    monkeypatch.setattr(waves, "decodes", lambda problem, _: problem.seq_q < 80)
+    gpu.load, used = load, set[tuple[str, int]]()  # type: ignore[method-assign]
+    few, more, several, whole = (
+        {
+            name: torch.randn(batch, heads, seq, 64).half()
+            for name, heads, seq in (("q", 4, seq_q), ("k", 1, seq_kv), ("v", 1, seq_kv))
+        }
+        for batch, seq_q, seq_kv in ((1, 1, 700), (1, 4, 700), (3, 1, 2000), (2, 80, 96))
+    )
+    for given in (whole, few, whole, more, several, few, whole, several, more):
+        o, lse = flash_attention(**given)
+        expected_o, expected_lse = reference.truth(**given, scale=0.125, causal=False)
+        torch.testing.assert_close(o.double(), expected_o.double(), atol=4e-3, rtol=4e-3)
+        torch.testing.assert_close(lse.double(), expected_lse.double(), atol=2e-3, rtol=2e-3)
+    addresses = {technique: {address for name, address in used if name == technique} for technique, _ in used}
+    assert len(addresses) == 2
+    assert set.intersection(*addresses.values()), "they share one"
+    assert len(set.union(*addresses.values())) > 1, "it has grown"
 
 
 def padded_left(given: dict[str, torch.Tensor]) -> None:
