@@ -58,8 +58,8 @@ def flash_attention(
     among its scores. Under autocast other dtypes are cast.
 
     Gradients of o with respect to q, k and v come from the fastest rung of attention_backward that takes the problem;
-    with `deterministic` from the fastest whose bits repeat. There are none of lse, none of gradients, and none at
-    head_dim 256.
+    with `deterministic`, or under torch.use_deterministic_algorithms, from the fastest whose bits repeat. There are
+    none of lse, none of gradients, and none at head_dim 256.
 
     Launched on the current stream of q's device, without waiting for it. Calls on different streams, and those captured
     into a CUDA graph, share no counter. The first call for a dtype, head_dim, mask and tile builds a kernel, or finds
@@ -73,12 +73,17 @@ def flash_attention(
     if not is_compiling() and forward_ad._current_level >= 0:
         validate.check_no_tangent({"q": q, "k": k, "v": v})
     if is_compiling() or torch._C._len_torch_dispatch_stack():
-        return _operator(*_cast(q, k, v), bool(causal), scale, bool(deterministic))
+        return _operator(*_cast(q, k, v), bool(causal), scale, _repeats(deterministic))
     if torch.is_grad_enabled() and backward.is_asked_for(q, k, v):
         q, k, v = _cast(q, k, v)
-        backward.check_supported(q, k, causal, scale, deterministic)
-        return _operator(q, k, v, bool(causal), scale, bool(deterministic))
+        backward.check_supported(q, k, causal, scale, _repeats(deterministic))
+        return _operator(q, k, v, bool(causal), scale, _repeats(deterministic))
     return _attend(q, k, v, causal, scale)
+
+
+def _repeats(deterministic: bool) -> bool:
+    """Whether bits of gradients must repeat, because this call or PyTorch's own switch says so."""
+    return bool(deterministic) or torch.are_deterministic_algorithms_enabled()
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Outputs:

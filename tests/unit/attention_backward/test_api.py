@@ -87,6 +87,13 @@ def test_a_gradient_is_deterministic_where_it_is_asked_to_be(exact: list[bool]) 
     assert exact == [False, True]
 
 
+def test_a_gradient_is_deterministic_where_pytorch_is(exact: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    q, k, v = tensors()
+    flash_attention(q, k, v)[0].sum().backward()
+    assert exact == [True]
+
+
 def test_what_has_no_gradient_is_refused_by_name(exact: list[bool]) -> None:
     q, k, v = tensors()
     o, lse = flash_attention(q, k, v)
