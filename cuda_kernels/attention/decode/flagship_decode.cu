@@ -1,11 +1,10 @@
-// K and V arrive by TMA in rings of buffers, so that a block always has several tiles on their way from memory.
-// Builds on one_launch_join; changes how K and V arrive, and divides the keys of a tile over warps.
+// Warps divide the keys of a tile, so that several share its latency; Q stays in registers.
+// Builds on kv_rings; changes which keys a warp has, where Q is, and when a buffer is refilled.
 //
-// Bytes a second are what counts here: one thread asks for a tile of K or V with a bulk copy for each 64 columns, where
-// a warp had issued 16 bytes a lane, and asks for the next as soon as a buffer is free. With 64 keys a tile and three
-// stages at head_dim 128 a block has 96 KB on their way, and two blocks share a multiprocessor. Four warps have the
-// same 16 rows and a quarter of a tile's keys each, with maxima, sums and O of their own: no barrier of the block is in
-// the loop. They are joined like parts, in shared memory.
+// Warps with the same 16 rows have a part of a tile's keys each, with maxima, sums and O of their own. They are joined
+// like parts, in shared memory, over tiles of K and V that all have read. A lane adds up its own columns until the loop
+// has ended. A buffer is refilled an iteration after its use, when the other warps should have read it, too, and before
+// the wait for the next tile.
 #include <attention/attention.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -175,7 +174,7 @@ KERNEL(THREADS, RESIDENT) flagship_decode(GRID_CONSTANT const RingParams ring) {
   if (tid_x() == 0)
     for (int stage = 0; stage < STAGES && first_tile + stage < end_tile; ++stage)
       load_k(first_tile + stage, stage), load_v(first_tile + stage, stage);
-  if (first_tile < end_tile) load_q(q_smem, args, rows);
+  load_q(q_smem, args, rows);
   cp_async_wait_group<0>();
   bar_sync();  // Q has arrived, and every thread sees the initialized barriers
   uint32_t q_regs[Q_TILES][4];

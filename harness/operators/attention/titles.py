@@ -56,6 +56,7 @@ THEMES: dict[str, dict[str, str]] = {
         "packed_heads": "Heads of a group in one tile",
         "split_keys": "Parts of the keys",
         "one_launch_join": "Parts joined by the last block",
+        "kv_rings": "Rings of keys and values",
         "flagship_decode": "Decode flagship",
         "clusters": "Clusters",
         "blocks_per_sm": "Blocks per SM",

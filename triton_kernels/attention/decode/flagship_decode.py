@@ -1,9 +1,7 @@
-"""K and V arrive by TMA, several tiles ahead: a program always has tiles on their way from memory.
+"""Warps divide the keys of a tile: in the loop no warp waits for the maximum of another.
 
-Builds on one_launch_join; changes how K and V arrive, and divides the keys of a tile over warps. The descriptors bound
-the sequence, so that no load has a mask; Triton's pipeline makes the ring of buffers and its barriers. A dot with a
-batch gives each warp 16 rows and a part of the keys, with maxima, sums and O of its own: in the loop no warp waits for
-the maximum of another.
+Builds on kv_rings; changes which keys a warp has. A dot with a batch gives each warp 16 rows and a part of the keys,
+with maxima, sums and O of its own; after the loop they are joined.
 """
 
 import triton

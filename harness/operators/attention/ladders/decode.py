@@ -81,10 +81,26 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
-        "flagship_decode",
+        "kv_rings",
         "decode",
         "K and V arrive by TMA in rings of buffers: a block always has several tiles on their way from memory",
         builds_on=("one_launch_join",),
+        tile={64: Tile(16, 64, 6, 1), 128: Tile(16, 64, 3, 1), 256: Tile(16, 32, 3, 1)},
+        grid={
+            "cuda": tuple(
+                Tile(16 * warps, n, s, warps) for warps in (1, 2) for n in (32, 64, 128) for s in (2, 3, 4, 6)
+            ),
+            "triton": Tile.grid((16,), (32, 64, 128), (2, 3, 4, 6), (1, 2, 4)),
+        },
+        limits=(*ANY_STAGES, RING, SHARED_MEMORY),
+        general=True,
+    ),
+    Technique(
+        "flagship_decode",
+        "decode",
+        "warps divide the keys of a tile, and Q stays in registers: several warps share a tile's latency",
+        builds_on=("kv_rings",),
+        also=("tile",),
         tile={64: Tile(16, 128, 6, 8), 128: Tile(16, 128, 3, 8), 256: Tile(16, 64, 3, 4)},
         grid={
             backend: tuple(Tile(m, n, stages, warps) for m, n, warps in SHARED for stages in (2, 3, 4, 6))
