@@ -215,9 +215,10 @@ class Run:
         return seen >= set(asked) and len(gate["numerics"]) >= len(asked) * len(self.gate_options.seeds)
 
     def options(self, case: Case) -> GateOptions:
-        """How the case is gated: a user's kernel gets further inputs."""
+        """How the case is gated: a user's kernel gets further inputs, and bits may vary where a technique says so."""
         further = operators.of(case.problem).own_distributions if case.kernel else ()
-        return replace(self.gate_options, distributions=(*self.gate_options.distributions, *further))
+        varies = case.technique is not None and not techniques.at(case.technique, case.problem).repeats
+        return replace(self.gate_options, distributions=(*self.gate_options.distributions, *further), may_vary=varies)
 
     def declines(self, case: Case) -> str | None:
         """Why this case is not even tried."""

@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.catalog import techniques
 from harness.measure.isolation import Isolation
 from harness.measure.process import Loader, Process, Watch, serve
 from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions
@@ -128,7 +127,7 @@ class Service(Process):
             padded=options.padded,
             peer=case.is_peer,
             may_leave_out=case.kernel is not None,
-            may_vary=bool(case.technique) and not techniques.at(str(case.technique), case.problem).repeats,
+            may_vary=options.may_vary,
         )
         details: dict[str, Any] = {"label": name, "launch_ms": min(launches_ms)}
         if verdict.varied:

@@ -72,13 +72,14 @@ Stage = Literal["start", "load", "launch", "check"]
 
 @dataclass(frozen=True)
 class GateOptions:
-    """How a case is gated. The first four go to measure.gate. `scheduler_seeds`: launches on a CPU take these orders
+    """How a case is gated. All but the last go to measure.gate. `scheduler_seeds`: launches on a CPU take these orders
     of warps in turn."""
 
     distributions: tuple[str, ...] = ("normal",)
     seeds: tuple[int, ...] = (0,)
     repeats: int = 10
     padded: bool = False
+    may_vary: bool = False
     scheduler_seeds: tuple[int, ...] = ()
 
 

@@ -448,7 +448,7 @@ def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pyte
     card = grid_entries(synthetic.rows(), monkeypatch)
     for name in ("flagship_over_fastest", "triton_over_cudnn", "flagship_over_fastest_sustained"):
         assert card[name]["status"] == "incomplete"
-        assert f"`twinkernels run {card[name]['experiment']}`" in card[name]["reason"]
+        assert f"`twinkernels run attention/{card[name]['experiment']}`" in card[name]["reason"]
     ampere = synthetic.environment(synthetic.ENVIRONMENT["id"], "a board", capability=[8, 0])
     rows = [ampere if row["kind"] == "environment" else row for row in synthetic.rows()]
     assert not [name for name in grid_entries(rows, monkeypatch) if "flagship" in name]
