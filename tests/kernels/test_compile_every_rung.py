@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness import build
+from harness import build, operators
 from harness.build import locking
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import origin
@@ -93,7 +93,8 @@ def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:
     asked = (experiments.load(name) for name in experiments.names())
     padded = {problem.slug for experiment in asked if experiment.padded for problem in experiment.problems}
     for kernel in lock.read().values():
-        technique = techniques.find(kernel.technique)
+        name = kernel.technique
+        technique = techniques.find(name if "/" in name else f"{operators.FIRST}/{name}")
         here = kernel.backend in ("cuda", *techniques.SERIES) and (kernel.backend == "cuda" or kernel.ptxas[:2] == "12")
         if technique and here and kernel.source == sources.source_sha256(kernel.backend, technique.path)[: lock.DIGITS]:
             for (tile, sass), problem in kernel.cells.items():
