@@ -32,6 +32,7 @@ from harness.rows import results, tables
 if TYPE_CHECKING:
     from harness.catalog.entries import Experiment
     from harness.inspection.survey import Cell
+    from harness.rows.reading import Hashes
     from harness.rows.reusable import ReusableRows
 
 SITE = ROOT / "reports" / "site"
@@ -59,16 +60,14 @@ def report(
     from harness.expressibility import matrix
     from harness.machine import environment
     from harness.rows.reading import checkout_hashes
-    from harness.rows.reusable import ReusableRows
 
     place = where(None)
-    description = environment.describe()
-    known = ReusableRows(results.fresh_runs(RUNS), description, checkout_hashes())
+    description, hashes = environment.describe(), checkout_hashes()
     ladder = replace(load_experiment(operator_of(names).experiment("ladder")), techniques=wanted)
     if place == "gpu" and not everything:
         ladder = replace(ladder, problems=ladder.problems[:FIRST], tiles=("chosen",))
     with leaving_a_site():
-        rows, again = _work(ladder, names, everything, place, description, known)
+        rows, again = _work(ladder, names, everything, place, description, hashes)
     if again:
         console.print(
             f"{again} rows of earlier reports and runs were used again: same kernels, compilers and harness. "
@@ -95,14 +94,14 @@ def leaving_a_site() -> Iterator[None]:
 
 
 def _work(
-    ladder: Experiment, names: Names, everything: bool, place: str, description: Row, known: ReusableRows
+    ladder: Experiment, names: Names, everything: bool, place: str, description: Row, hashes: Hashes
 ) -> tuple[list[Row], int]:
     """The rows of a report, old ones that count among them, and how many of these there are."""
     from harness.inspection import survey
-    from harness.rows.reading import checkout_hashes
     from harness.rows.reusable import ReusableRows
 
-    wanted, hashes = ladder.techniques, checkout_hashes()
+    wanted = ladder.techniques
+    known = ReusableRows(results.fresh_runs(RUNS), description, hashes)
     if place == "gpu" and not names:
         for page in first_page(ladder, description, known):
             console.print(f"{page} shows what was timed here; the other pages follow", soft_wrap=True)
@@ -154,11 +153,12 @@ def first_page(ladder: Experiment, description: Row, known: ReusableRows) -> lis
     cases = [
         case
         for case in of_experiment(ladder, results.slug_of(description["gpu"]))
-        if (case.is_peer and case.backend not in of.late_peers) or (case.technique, case.backend) in best[case.problem]
+        if (case.is_peer and case.backend not in of.compiling_peers)
+        or (case.technique, case.backend) in best[case.problem]
     ]
     if not any(case.technique for case in cases):
         return []
-    console.print(f"timing the fastest kernels of each language: {', '.join(map(str, cases))}", soft_wrap=True)
+    console.print(f"timing first what the first page shows: {', '.join(map(str, cases))}", soft_wrap=True)
     measured(ladder, "gpu", known, selected=cases)
     return drawn_first(["index.html"])
 

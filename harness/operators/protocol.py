@@ -165,8 +165,6 @@ class Peer:
     label: str = ""
     """What it leaves out, such as "no LSE"."""
     compiler: dict[str, Any] | None = None
-    compiles: bool = False
-    """Whether its first launch compiles."""
 
 
 @dataclass(frozen=True)
@@ -286,8 +284,8 @@ class Operator:
     """Computes what the operator's pages draw and no row holds."""
     by_triton: tuple[str, ...] = ()
     """Peers that Triton compiles: their processes have none of the variables that restrict a twin."""
-    late_peers: tuple[str, ...] = ()
-    """Peers that compile themselves when they are called, which takes long: a report times them after the others."""
+    compiling_peers: tuple[str, ...] = ()
+    """Peers whose first launch compiles them, which takes long: a report times them after the others."""
     in_torch: Mapping[str, str] = field(default_factory=dict)
     """Peers that torch has -> the module that must import."""
     other_problems: tuple[Any, ...] = ()

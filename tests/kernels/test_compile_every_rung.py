@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness import build, operators
+from harness import build
 from harness.build import locking
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import origin
@@ -93,10 +93,9 @@ def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:
     asked = (experiments.load(name) for name in experiments.names())
     padded = {problem.slug for experiment in asked if experiment.padded for problem in experiment.problems}
     for kernel in lock.read().values():
-        name = kernel.technique
-        technique = techniques.find(name if "/" in name else f"{operators.FIRST}/{name}")
+        technique = techniques.of_qualified(kernel.technique)
         here = kernel.backend in ("cuda", *techniques.SERIES) and (kernel.backend == "cuda" or kernel.ptxas[:2] == "12")
-        if technique and here and kernel.source == sources.source_sha256(kernel.backend, technique.path)[: lock.DIGITS]:
+        if here and kernel.source == sources.source_sha256(kernel.backend, technique.path)[: lock.DIGITS]:
             for (tile, sass), problem in kernel.cells.items():
                 if kernel.backend == "cuda" or problem not in padded:
                     yield kernel.key, (problem, tile), sass

@@ -37,7 +37,7 @@ def peer(name: str, problem: Problem) -> Peer:
         return call
 
     label = "no LSE" if name == "sdpa_math" else ""
-    return Peer(bind, label, compiles=name in ("flex", "fa4"))
+    return Peer(bind, label)
 
 
 def _sdpa_flash(problem: Problem) -> Attend:
@@ -67,7 +67,8 @@ def _sdpa_math(problem: Problem) -> Attend:
     return attend
 
 
-def _flex(problem: Problem) -> Attend:
+def compiled_flex(problem: Problem) -> Callable[..., Any]:
+    """FlexAttention for this problem, compiled anew: (q, k, v, scale=..., return_lse=...)."""
     import torch
     from torch.nn.attention import flex_attention as flex
 
@@ -79,10 +80,14 @@ def _flex(problem: Problem) -> Attend:
         )
     torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
     compiled = torch.compile(flex.flex_attention, mode="max-autotune-no-cudagraphs", dynamic=False)
-    grouped = problem.heads != problem.heads_kv
+    return functools.partial(compiled, block_mask=mask, enable_gqa=problem.heads != problem.heads_kv)
+
+
+def _flex(problem: Problem) -> Attend:
+    compiled = compiled_flex(problem)
 
     def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
-        return compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=grouped, return_lse=True)
+        return compiled(q, k, v, scale=scale, return_lse=True)
 
     return attend
 

@@ -54,6 +54,7 @@ OPERATOR = Operator(
     peer=deferred(f"{HERE}.peers", "peer"),
     libraries=dict.fromkeys(("fa4", "fa4_deterministic"), LIBRARIES["fa4"]),
     by_triton=("flex",),
+    compiling_peers=("flex", "fa4", "fa4_deterministic"),
     in_torch={"SDPA flash, cuDNN, math": "torch", "FlexAttention": "torch.nn.attention.flex_attention"},
     counted=Problem.square(1, 2, 256, 64, dtype="fp16", causal=True),
     sanitized={

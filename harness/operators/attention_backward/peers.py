@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention.peers import compiled_flex
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.errors import Unsupported
 from harness.operators.protocol import Peer, Scalars, Tensors
@@ -36,7 +37,7 @@ def peer(name: str, problem: Problem) -> Peer:
         bound = make(tensors, scalars["scale"])
         return lambda: dict(zip(("dq", "dk", "dv"), bound(), strict=True))
 
-    return Peer(bind, compiles=name.startswith(("flex", "fa4")))
+    return Peer(bind)
 
 
 def _sdpa_flash(problem: Problem) -> Make:
@@ -99,20 +100,10 @@ def _sdpa_math(problem: Problem) -> Make:
 
 
 def _flex(problem: Problem) -> Make:
-    import torch
     from torch._functorch import config
-    from torch.nn.attention import flex_attention as flex
 
-    mask = None
-    if problem.causal:
-        shift = problem.seq_kv - problem.seq_q
-        mask = flex.create_block_mask(
-            lambda b, h, i, j: j <= i + shift, None, None, problem.seq_q, problem.seq_kv, device="cuda"
-        )
-    torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
-    compiled = torch.compile(flex.flex_attention, mode="max-autotune-no-cudagraphs", dynamic=False)
-    grouped = problem.heads != problem.heads_kv
-    make = _of_graph(lambda q, k, v, scale: compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=grouped))
+    compiled = compiled_flex(problem)
+    make = _of_graph(lambda q, k, v, scale: compiled(q, k, v, scale=scale))
 
     def compiled_for_many_calls(tensors: Tensors, scale: float) -> Bound:
         with config.patch(donated_buffer=False):  # else the first backward pass consumes what the others need

@@ -50,6 +50,7 @@ OPERATOR = Operator(
     peer=deferred("harness.operators.gemm.peers", "peer"),
     libraries=LIBRARIES,
     by_triton=("inductor",),
+    compiling_peers=("inductor", "deep_gemm", "quack"),
     in_torch={"cuBLAS by torch.mm": "torch", "Inductor's Triton templates": "torch._inductor"},
     counted=Problem(128, 256, 256, "fp16"),
     sanitized={

@@ -19,8 +19,6 @@ LAUNCHES = 5
 WORKSPACE = 2**30
 """Bytes that an answer may ask for."""
 Bound = Callable[[], Any]
-COMPILING = ("inductor", "deep_gemm", "quack")
-"""Peers whose first launch compiles."""
 
 
 def peer(name: str, problem: Problem) -> Peer:
@@ -32,7 +30,7 @@ def peer(name: str, problem: Problem) -> Peer:
         return lambda: {"c": bound()}
 
     label = "GELU by a kernel of its own" if problem.epilogue == "gelu" and name == "cublas" else ""
-    return Peer(bind, label, compiles=name in COMPILING)
+    return Peer(bind, label)
 
 
 def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
