@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from harness import operators
 from harness.build import cubins, machine_code
 from harness.build.cuda import build_cuda, constants, cuda_compiler, gpu_arch, shared_memory_bytes
 from harness.build.triton import compile_triton, environment_of, require_environment
@@ -24,14 +25,15 @@ def prebuild(
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Compiles the kernels of all cases in parallel, as this GPU will load them, in processes that have their
-    environment. `progress(done, total, label)` follows each.
+    environment: those that a peer launches, too, where they are of this project. `progress(done, total, label)` follows
+    each.
 
     A compilation that takes longer than `seconds` is ended; all are as soon as `stop()`. A kernel that does not compile
     is left for `load` and the first launch, which say so in its row.
     """
     arch = gpu_arch()
     jobs: dict[tuple[tuple[str, str], ...], dict[Any, processes.Job]] = {}
-    for case in cases:
+    for case in map(_launched, cases):
         if case.technique is None or case.tile is None or case.backend in techniques.AS_CUBINS:
             continue
         if declined(case):
@@ -50,6 +52,13 @@ def prebuild(
             done += 1
             if progress:
                 progress(done, total, f"{case} (failed)" if isinstance(answer, processes.NoAnswer) else str(case))
+
+
+def _launched(case: Case) -> Case:
+    """The kernel of this project that a peer launches; the case itself where it is no such peer."""
+    of = operators.of(case.problem)
+    kernel = of.peer_kernel(case.backend, case.problem) if case.is_peer and of.peer_kernel else None
+    return kernel or case
 
 
 def _build_library(case: Case, arch: str) -> None:

@@ -17,7 +17,7 @@ import torch
 
 from harness import operators
 from harness.measure.arenas import Inputs, Outputs, make_outputs, same_bits
-from harness.operators.protocol import Expected, Problem, Verdict
+from harness.operators.protocol import Expected, Problem, Sample, Verdict
 
 REPEAT_SECONDS = 0.1
 """A race is in the order of threads and not in the values, so that launches of 50 ms, or of a second on a CPU, need not
@@ -31,7 +31,7 @@ _answers: dict[tuple[Problem, torch.device, str, int, bool], Expected] = {}
 
 def expect(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, peer: bool = False) -> Any:
     """What a sample should give, with the sample. The most recent problem's answers are remembered, as far as memory
-    allows, since many kernels are judged on one problem."""
+    allows, since many kernels are judged on one problem; kernels and peers share that of equal samples."""
     device = torch.empty(0, device=device).device  # "cuda" and "cuda:0" are one device
     if any(known[:2] != (problem, device) for known in _answers):
         _answers.clear()
@@ -39,11 +39,20 @@ def expect(problem: Problem, distribution: str, seed: int, device: torch.device 
     if key in _answers:
         return _answers[key]
     operator = operators.of(problem)
-    answer: Expected = operator.exact(problem, operator.inputs(problem, distribution, seed, device, peer=peer))
+    sample = operator.inputs(problem, distribution, seed, device, peer=peer)
+    theirs = _answers.get((problem, device, distribution, seed, not peer))
+    if theirs is not None and _are_equal(theirs.sample, sample):
+        return theirs
+    answer: Expected = operator.exact(problem, sample)
     budget = torch.cuda.mem_get_info(device)[1] // 5 if device.type == "cuda" else 2**30
     if sum(known.nbytes for known in _answers.values()) + answer.nbytes <= budget:
         _answers[key] = answer
     return answer
+
+
+def _are_equal(one: Sample, other: Sample) -> bool:
+    same = one.scalars == other.scalars and one.tensors.keys() == other.tensors.keys()
+    return same and all(same_bits(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
 
 
 def gate(

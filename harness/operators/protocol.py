@@ -271,6 +271,9 @@ class Operator:
     """The peer that every interleaved group contains."""
     peer: Callable[[str, Any], Peer] | None = None
     """(name, problem). Raises Unsupported."""
+    peer_kernel: Callable[[str, Any], Any] | None = None
+    """(name, problem) -> the case of this project that the peer launches on this GPU, which is built ahead of a run;
+    None where it launches none."""
     libraries: Mapping[str, Library] = field(default_factory=dict)
     """Peer -> what it needs beside torch."""
     counted: Any = None

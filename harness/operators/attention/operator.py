@@ -52,6 +52,7 @@ OPERATOR = Operator(
     default_peers=PEERS,
     anchor=ANCHOR,
     peer=deferred("harness.operators.attention.peers", "peer"),
+    peer_kernel=deferred("harness.operators.attention.peers", "kernel"),
     libraries=LIBRARIES,
     by_triton=("flex",),
     compiling_peers=("flex", "fa4"),

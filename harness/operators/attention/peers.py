@@ -15,6 +15,8 @@ from harness.operators.protocol import Peer, Scalars, Tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness.catalog.cases import Case
+
 Attend = Callable[["Tensor", "Tensor", "Tensor", float], Any]
 """(q, k, v, scale) -> (o, lse or None)."""
 
@@ -38,6 +40,17 @@ def peer(name: str, problem: Problem) -> Peer:
 
     label = "no LSE" if name == "sdpa_math" else ""
     return Peer(bind, label)
+
+
+def kernel(name: str, problem: Problem) -> Case | None:
+    """The kernel that `flash_attention` launches on this GPU; None for a library."""
+    if name != "flash_attention":
+        return None
+    import torch
+
+    from harness.operators.attention.api import case_of
+
+    return case_of(problem, torch.cuda.get_device_properties("cuda").multi_processor_count)
 
 
 def _sdpa_flash(problem: Problem) -> Attend:
