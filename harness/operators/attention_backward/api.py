@@ -26,7 +26,6 @@ FASTEST = {False: "overlapped", True: "deterministic"}
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered."""
 TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
-OF_LSE = "lse: got a gradient of its own, expected a gradient of o only; pass lse.detach() to later operations"
 
 
 def is_asked_for(*tensors: Any) -> bool:
@@ -44,8 +43,8 @@ def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, det
 
 def attach(operator: Any) -> None:
     """Gives a custom operator (q, k, v, causal, scale, deterministic) -> (o, lse) its gradients with respect to q, k
-    and v. One with respect to lse raises NotImplementedError, and so do gradients of gradients."""
-    operator.register_autograd(_gradients, setup_context=_keep)
+    and v. Gradients of gradients raise NotImplementedError."""
+    operator.register_autograd(_backward, setup_context=_keep)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -54,39 +53,38 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    if d_lse is not None:
-        raise NotImplementedError(OF_LSE)
-    if d_o is None:
+def _backward(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    if d_o is None and d_lse is None:
         return (None,) * 6
-    found = _operator(d_o, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.deterministic)
+    found = _operator(d_o, d_lse, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.deterministic)
     return (*found, None, None, None)
 
 
 @library.custom_op(
     "twinkernels::flash_attention_backward",
     mutates_args=(),
-    schema="(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool causal, float? scale, "
-    "bool deterministic) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool causal, "
+    "float? scale, bool deterministic) -> (Tensor, Tensor, Tensor)",
 )
 def _operator(
-    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
-    deterministic: bool,
+    d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool,
+    scale: float | None, deterministic: bool,
 ) -> Gradients:  # fmt: skip
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if not (q.numel() and k.numel()):
-        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    if scale <= 0:  # as in the forward pass: kernels take a positive scale
-        sign, size = (-1.0, -scale) if scale else (0.0, 1.0)
-        dq, dk, dv = launch(d_o, q * sign, k, v, o, lse, causal, size, deterministic)
-        return dq * sign, dk, dv
-    return launch(d_o, q, k, v, o, lse, causal, scale, deterministic)
+    options = (lse, causal, scale, deterministic)
+    if d_lse is None:
+        assert d_o is not None
+        return gradients(d_o, q, k, v, o, *options)
+    dq, dk, _ = gradients(*_for_lse(d_lse, q, k, v), *options)
+    if d_o is None:
+        return dq, dk, torch.zeros_like(v)
+    of_o = gradients(d_o, q, k, v, o, *options)
+    return of_o[0] + dq, of_o[1] + dk, of_o[2]
 
 
 @_operator.register_fake
 def _(
-    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
-    deterministic: bool,
+    d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool,
+    scale: float | None, deterministic: bool,
 ) -> Gradients:  # fmt: skip
     return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
@@ -98,16 +96,41 @@ def _refuse(ctx: Any, *gradients: Tensor) -> Any:
 _operator.register_autograd(_refuse)
 
 
+def _for_lse(d_lse: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """do, q, k, v and o whose dq and dk are those of lse. A kernel computes dS = P (do v^T - rowsum(do o)), and of lse
+    dS is P d_lse: columns 0 and 1 of do have d_lse and what rounding leaves of it, those of v ones, and o is 0."""
+    high = d_lse.to(q.dtype)
+    d_o, ones = torch.zeros_like(q), torch.zeros_like(v)
+    d_o[..., 0], d_o[..., 1] = high, d_lse - high
+    ones[..., :2] = 1
+    return d_o, q, k, ones, torch.zeros_like(q)
+
+
+def gradients(
+    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
+    deterministic: bool,
+) -> Gradients:  # fmt: skip
+    """dq, dk and dv of a call of `flash_attention` that gave o and lse, in the storage order of q, k and v. What it
+    raises: see `launch`."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if not (q.numel() and k.numel()):
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    if scale <= 0:  # as in the forward pass: kernels take a positive scale
+        sign, size = (-1.0, -scale) if scale else (0.0, 1.0)
+        dq, dk, dv = launch(d_o, q * sign, k, v, o, lse, causal, size, deterministic)
+        return dq * sign, dk, dv
+    return launch(d_o, q, k, v, o, lse, causal, scale, deterministic)
+
+
 def launch(
     d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float,
     deterministic: bool,
 ) -> Gradients:  # fmt: skip
     """dq, dk and dv on the current stream of q's device, without waiting for it. Scratch memory comes from PyTorch's
     allocator. Raises Unsupported, CompileError, and LaunchError with CUDA's own words."""
-    tensors = {"q": q, "k": k, "v": v, "o": o, "do": d_o}
-    tensors = {name: _laid_out(name, tensor) for name, tensor in tensors.items()}
-    for name in "qkv":
-        tensors[f"d{name}"] = torch.empty_like(tensors[name])
+    given = {"q": q, "k": k, "v": v, "o": o, "do": d_o}
+    tensors = {name: _laid_out(name, tensor) for name, tensor in given.items()}
+    tensors |= {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
     problem = _problem(q, k, causal)
     with torch.cuda.device(q.device):
         kernel = _kernel(q.device.index, case_of(problem, deterministic, torch.cuda.get_device_name(q.device)))

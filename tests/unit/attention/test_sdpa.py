@@ -1,16 +1,22 @@
-"""The flagship as an implementation of PyTorch's flash attention: what torch asks for, what is refused."""
+"""The flagship as an implementation of PyTorch's flash attention: what torch asks for, what is refused, training."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import attention
 
 from harness import register_flash_attention
+from harness.measure.gate import gate as gate_of_any
 from harness.operators.attention import reference, sdpa
 from harness.operators.attention.problem import Problem
+from harness.operators.attention_backward import problem as backward_problem
+from harness.operators.attention_backward import reference as backward_reference
+from harness.operators.errors import Unsupported
 from tests.support.launches import gate
 
 has_registry = pytest.mark.skipif(
@@ -26,14 +32,37 @@ def tensors(**options: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture
-def truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's place is taken by what it should compute."""
+def truth(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Both kernels' places are taken by what they should compute; a list of what is asked of the second's bits."""
+    asked: list[bool] = []
 
     def attend(q: Any, k: Any, v: Any, *, causal: bool, scale: float | None) -> Any:
         o, lse = reference.truth(q, k, v, causal=causal, scale=scale or q.shape[-1] ** -0.5)
-        return o.to(q.dtype), lse.float()
+        return torch.empty_like(q).copy_(o), lse.to(torch.promote_types(torch.float32, q.dtype))
+
+    def launch(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *options: Any) -> Any:
+        causal, scale, steady = options
+        asked.append(steady)
+        given = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": d_o}
+        found = backward_reference.truth(given, scale=scale, causal=causal).values()
+        return tuple(torch.empty_like(of).copy_(one) for of, one in zip((q, k, v), found, strict=True))
 
     monkeypatch.setattr(sdpa, "flash_attention", attend)
+    monkeypatch.setattr(sdpa.backward, "launch", launch)
+    return asked
+
+
+@pytest.fixture
+def on_a_cpu(truth: list[bool]) -> Iterator[list[bool]]:
+    """Both operators of ATen, of CPU tensors."""
+    handle = sdpa.Handle("CPU")
+    yield truth
+    handle.remove()
+
+
+def of_aten(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None) -> Tensor:
+    found: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)[0]
+    return found
 
 
 @has_registry
@@ -52,7 +81,7 @@ def test_an_older_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         register_flash_attention()
 
 
-def test_it_gives_what_the_operator_of_torch_gives(truth: None) -> None:
+def test_it_gives_what_the_operator_of_torch_gives(truth: list[bool]) -> None:
     q, k, v = tensors()
     o, lse, *rest = sdpa.scaled_dot_product(q, k, v, 0.0, True, scale=0.1)
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1, enable_gqa=True)
@@ -69,20 +98,51 @@ def test_it_gives_what_the_operator_of_torch_gives(truth: None) -> None:
         ({"dropout_p": 0.1}, "dropout_p: got 0.1, expected 0.0"),
         ({"return_debug_mask": True}, "return_debug_mask: got True, expected False"),
         ({"is_causal": True, "seq": 64}, "is_causal: got True with 64 queries and 96 keys, expected equal lengths"),
-        ({"requires_grad": True}, r"requires_grad: got True, expected False or torch.no_grad\(\)"),
     ],
 )
-def test_what_no_kernel_does_is_refused(truth: None, options: dict[str, Any], said: str) -> None:
-    q, k, v = tensors(requires_grad=options.pop("requires_grad", False))
+def test_what_no_kernel_does_is_refused(truth: list[bool], options: dict[str, Any], said: str) -> None:
+    q, k, v = tensors()
+    options = dict(options)
     q = q[:, :, : options.pop("seq", 96)]
     with pytest.raises(NotImplementedError, match=f"^twinkernels: {said}"):
         sdpa.scaled_dot_product(q, k, v, **options)
 
 
-def test_without_gradients_to_come_a_leaf_is_taken(truth: None) -> None:
-    q, k, v = tensors(requires_grad=True)
+def test_a_gradient_that_no_kernel_has_is_refused_in_the_forward_pass(truth: list[bool]) -> None:
+    q = torch.zeros(1, 1, 8, 256, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.raises(Unsupported, match="head_dim must be 64 or 128"):
+        sdpa.scaled_dot_product(q, q, q)
     with torch.no_grad():
-        assert not sdpa.scaled_dot_product(q, k, v)[0].requires_grad
+        assert not sdpa.scaled_dot_product(q, q, q)[0].requires_grad
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_autograd_of_torch_comes_to_its_gradients(on_a_cpu: list[bool], scale: float | None) -> None:
+    sizes = (4, 2, 2)
+    q, k, v = (torch.randn(1, heads, 6, 4, dtype=torch.float64, requires_grad=True) for heads in sizes)
+    assert torch.autograd.gradcheck(lambda *given: of_aten(*given, scale=scale), (q, k, v), check_undefined_grad=False)
+    assert set(on_a_cpu) == {False}
+
+
+def test_bits_repeat_where_torch_is_deterministic(on_a_cpu: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    q, k, v = tensors(requires_grad=True)
+    of_aten(q, k, v).sum().backward()
+    assert on_a_cpu == [True]
+
+
+@pytest.mark.slow
+def test_a_compiled_training_step_comes_to_both(on_a_cpu: list[bool]) -> None:
+    """Inductor holds outputs to the strides that torch predicts for its own operators."""
+    wide = torch.randn(2, 96, 3, 4, 64, dtype=torch.bfloat16)
+    given = [one.requires_grad_() for one in wide.permute(2, 0, 3, 1, 4)]
+    expected = torch.autograd.grad(of_aten(*given).square().sum(), given)
+    compiled = torch.compile(lambda *given: of_aten(*given).square().sum(), fullgraph=True)
+    found = torch.autograd.grad(compiled(*given), given)
+    assert len(on_a_cpu) == 2
+    for one, other in zip(found, expected, strict=True):
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other)
 
 
 def sdpa_of_torch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
@@ -125,6 +185,42 @@ def test_on_a_gpu_the_operator_of_any_torch_is_taken_and_given_back(calls: list[
     calls.clear()
     require_right(causal)
     assert calls == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiles", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("steady", [False, True], ids=["bits vary", "bits repeat"])
+def test_on_a_gpu_sdpa_trains(calls: list[bool], monkeypatch: pytest.MonkeyPatch, compiles: bool, steady: bool) -> None:
+    """Grouped heads, (batch, seq, heads, head_dim) in memory, and both kernels of ours in it."""
+    launch, launched = sdpa.backward.launch, []
+
+    def watched(*given: Any) -> Any:
+        launched.append(given[-1])
+        return launch(*given)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    monkeypatch.setattr(sdpa.backward, "launch", watched)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: steady)
+    step = torch.compile(attend, fullgraph=True) if compiles else attend
+
+    def gradients(given: Any, scalars: Any) -> None:
+        q, k, v = (given[name].detach().requires_grad_() for name in ("q", "k", "v"))
+        with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
+            found = torch.autograd.grad(step(q, k, v), (q, k, v), given["do"])
+        for name, gradient in zip(("dq", "dk", "dv"), found, strict=True):
+            given[name].copy_(gradient)
+
+    handle = sdpa.Handle()
+    try:
+        problem = backward_problem.Problem(2, 4, 2, 500, 500, 64, "bf16", True, "bshd")
+        verdict = gate_of_any(gradients, problem, peer=True, distributions=("normal",))
+    finally:
+        handle.remove()
+    assert verdict.passed, verdict.reason
+    assert set(calls) == {True}
+    assert set(launched) == {steady}
 
 
 @pytest.mark.gpu

@@ -94,26 +94,67 @@ def test_a_gradient_is_deterministic_where_pytorch_is(exact: list[bool], monkeyp
     assert exact == [True]
 
 
-def test_what_has_no_gradient_is_refused_by_name(exact: list[bool]) -> None:
+def test_a_gradient_of_its_gradient_is_refused_by_name(exact: list[bool]) -> None:
     q, k, v = tensors()
-    o, lse = flash_attention(q, k, v)
-    with pytest.raises(NotImplementedError, match=r"^lse: got a gradient of its own, .*pass lse.detach\(\)"):
-        (o.sum() + lse.sum()).backward()
     (first,) = torch.autograd.grad(flash_attention(q, k, v)[0].sum(), q, create_graph=True)
     with pytest.raises(NotImplementedError, match=r"^flash_attention: got a gradient of its gradient"):
         first.sum().backward()
-    lse_alone = flash_attention(q, k, v)[0] * 0 + flash_attention(q, k, v)[1].detach()[..., None]
-    assert torch.autograd.grad(lse_alone.sum(), q)[0].abs().max() == 0
+
+
+def of_both(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    o, lse = flash_attention(q, k, v, causal=True, scale=0.3)
+    return o.square().sum() + lse.sin().sum()
+
+
+@pytest.mark.parametrize("scale", [None, -0.7, 0.0])
+def test_lse_has_gradients_too(exact: list[bool], scale: float | None) -> None:
+    def lse(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flash_attention(q, k, v, scale=scale)[1]
+
+    assert torch.autograd.gradcheck(lse, tensors())
+    assert torch.autograd.gradcheck(of_both, tensors(seq_q=7))
+
+
+def test_the_gradient_of_lse_is_finer_than_its_dtype() -> None:
+    q, v = torch.zeros(1, 2, 5, 64).bfloat16(), torch.ones(1, 1, 7, 64).bfloat16()
+    d_lse = torch.randn(1, 2, 5)
+    d_o, _, _, ones, o = api._for_lse(d_lse, q, v, v)
+    torch.testing.assert_close((d_o.float() @ ones.float().mT)[..., 3], d_lse, atol=0, rtol=2**-15)
+    assert not o.any()
+
+
+def test_a_value_that_is_not_used_has_no_gradient(exact: list[bool]) -> None:
+    q, k, v = tensors()
+    o, lse = flash_attention(q, k, v)
+    assert torch.autograd.grad(lse.sum(), v, retain_graph=True)[0].abs().max() == 0
+    exact.clear()
+    o.sum().backward()
+    assert len(exact) == 1, "a pass for lse that nobody asked for"
+
+
+def of_o(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return flash_attention(q, k, v, causal=True)[0].square().sum()
+
+
+def of_outputs(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return flash_attention(q, k, v, causal=True)
 
 
 @pytest.mark.slow
-def test_a_compiled_training_step_has_the_same_gradients(exact: list[bool]) -> None:
-    def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return flash_attention(q, k, v, causal=True)[0].square().sum()
-
+@pytest.mark.parametrize("loss", [of_o, of_both])
+def test_a_compiled_training_step_has_the_same_gradients(exact: list[bool], loss: Callable[..., Tensor]) -> None:
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     q, k, v = tensors(seq_q=7)
     for one, other in zip(*(torch.autograd.grad(each(q, k, v), (q, k, v)) for each in (loss, compiled)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.slow
+def test_a_compiled_function_may_return_lse(exact: list[bool]) -> None:
+    compiled = torch.compile(of_outputs, fullgraph=True, backend="aot_eager")
+    q, k, v = tensors(seq_q=7)
+    found, expected = (torch.autograd.grad(each(q, k, v)[0].sum(), (q, k, v)) for each in (compiled, of_outputs))
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -273,6 +314,36 @@ def test_on_the_cpu_runtime_gradients_are_right(cpu: None, name: str, determinis
         assert one.grad is not None
         largest = right.abs().amax(2, keepdim=True)  # of each column
         assert ((one.grad.float() - right).abs() <= 0.02 * largest + 1e-6).all()
+
+
+def gradients_of_lse(device: str) -> None:
+    """Beside those of o, and next to plain PyTorch's in fp32."""
+    torch.manual_seed(0)
+    sizes = ((4, 80), (2, 96), (2, 96))
+    given = [torch.randn(1, *size, 64, device=device).bfloat16().requires_grad_() for size in sizes]
+    weights = torch.randn(1, 4, 80, device=device)
+
+    def loss(o: Tensor, lse: Tensor) -> Tensor:
+        return o.float().square().sum() + (weights * lse).sum()
+
+    q, k, v = (tensor.detach().float().requires_grad_() for tensor in given)
+    scores = q @ k.repeat_interleave(2, 1).mT * 0.125
+    expected = torch.autograd.grad(
+        loss(scores.softmax(-1) @ v.repeat_interleave(2, 1), scores.logsumexp(-1)), (q, k, v)
+    )
+    for found, right in zip(torch.autograd.grad(loss(*flash_attention(*given)), given), expected, strict=True):
+        assert ((found.float() - right).abs() <= 0.02 * right.abs().amax(2, keepdim=True)).all()
+
+
+@pytest.mark.slow
+def test_on_the_cpu_runtime_lse_has_gradients(cpu: None) -> None:
+    gradients_of_lse("cpu")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_lse_has_gradients() -> None:
+    need_hopper()
+    gradients_of_lse("cuda")
 
 
 @pytest.mark.gpu
