@@ -60,6 +60,11 @@ DQ_BUFFER = Limit(
     f"with 32 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: buffers(problem, tile) + 32 * 1024 > SHARED_MEMORY_BYTES,
 )
+TWO_DQ_BUFFERS = Limit(
+    "cuda",
+    f"with 64 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: buffers(problem, tile) + 64 * 1024 > SHARED_MEMORY_BYTES,
+)
 GRID = Limit(
     "cuda",
     "blocks are numbered by head and batch: at most 65535 of each",
