@@ -6,6 +6,8 @@ from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     COLUMNS,
     GENERAL_HEAD_DIM,
+    GLUON_RING,
+    GLUON_SHARED_MEMORY,
     ONE_STAGE,
     POWER_OF_TWO,
     RING,
@@ -104,9 +106,12 @@ TECHNIQUES = LADDER.rungs(
         tile={64: Tile(16, 128, 6, 8), 128: Tile(16, 128, 3, 8), 256: Tile(16, 64, 3, 4)},
         grid={
             backend: tuple(Tile(m, n, stages, warps) for m, n, warps in SHARED for stages in (2, 3, 4, 6))
-            for backend in ("cuda", "triton")
+            for backend in ("cuda", "triton", "gluon")
         },
-        limits=(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
+        limits=(
+            *(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
+            *(GLUON_RING, GLUON_SHARED_MEMORY),
+        ),
         general=True,
     ),
 )
