@@ -151,9 +151,9 @@ struct Pipeline {
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + lane / 4 + half * 8;
       const float sum = quad_reduce_sum(row_sum[half]);
-      inverse[half] = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+      inverse[half] = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
       if (lane % 4 == 0 && row < args.seq_q - tile.q_start)
-        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+        st_global(tile.lse(args) + row, sum == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(sum)) * LN_2);
     }
     // Wait until no product reads these bytes: all warpgroups read a stage of V, only this one its rows of Q.
     uint32_t o_smem;

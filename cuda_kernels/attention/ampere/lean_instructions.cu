@@ -5,7 +5,8 @@
 // Row strides are compile-time constants when tensors are packed, so that a copy is one instruction with an immediate
 // offset. Keys are processed from last to first: the tiles that the diagonal or the end of the sequence cuts come
 // first, at head_dim 64 in a loop of their own, so that the main loop has no mask. The first mma of an iteration takes
-// zero as its accumulator. A row's sum stays in four parts, one per lane, until the epilogue.
+// zero as its accumulator. A row's maximum begins with a finite number, so that no step asks whether it is -inf. A
+// row's sum stays in four parts, one per lane, until the epilogue.
 #include <attention/attention.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
@@ -29,6 +30,7 @@ static_assert(BLOCK_M == WARPS * WARP_ROWS);
 constexpr bool TWO_LOOPS = HEAD_DIM == 64;
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES == 1, "one buffer for K, one for V");
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
 
 constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
 constexpr int ROW_BYTES = HEAD_DIM * ELEMENT_BYTES;
@@ -112,7 +114,7 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[M_TILES][O_TILES][4] = {};
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
-  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY_F32;
+  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = LOWEST;
 
   const int keys = tile.visible_keys(args);
   const int key_tiles = ceil_div(keys, BLOCK_N);
@@ -176,15 +178,13 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
       for (int n = 1; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
+      const float rescale = ex2_approx_ftz(row_max[m][half] - new_max);
       row_max[m][half] = new_max;
       row_sum[m][half] *= rescale;
 #pragma unroll
       for (int n = 0; n < S_TILES; ++n) {
         for (int i = half * 2; i < half * 2 + 2; ++i) {
-          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_base);
+          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_max);
           row_sum[m][half] += s_regs[m][n][i];
         }
       }
@@ -224,14 +224,14 @@ KERNEL(THREADS, 1) lean_instructions(const AttentionArgs args) {
     const int m = i / 2, half = i % 2;
     const int row = m * MMA_M + half * 8;
     const float sum = quad_reduce_sum(row_sum[m][half]);
-    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    const float inverse = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
       st_shared(advance(o_lane, row, d * MMA_N),
                 cvt_pack<Element>(o_regs[m][d][half * 2] * inverse, o_regs[m][d][half * 2 + 1] * inverse));
     if (quad == 0 && warp_row + row + group < q_rows)
       st_global(tile.lse(args) + warp_row + row + group,
-                sum > 0.f ? (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+                sum == 0.f ? -INFINITY_F32 : (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2);
   }
   bar_warp_sync();  // the warp's rows of O are complete
   store_tile<WARP_ROWS>(tile.o(args), tile.q_row_stride(args.o_stride), q_smem, warp_row, q_rows);

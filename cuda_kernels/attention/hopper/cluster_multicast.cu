@@ -37,6 +37,7 @@ constexpr int BLOCKS = 2;  // per cluster
 constexpr int HALF = BLOCK_N / BLOCKS;
 static_assert(HALF % 8 == 0, "the swizzle pattern of 8 rows starts at each half");
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
 
 struct SharedMemory {
   static constexpr int q = 0;
@@ -134,7 +135,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
 
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
-  float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
+  float row_max[2] = {LOWEST, LOWEST}, row_sum[2] = {};
   const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
@@ -172,16 +173,13 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
       for (int i = 0; i < BLOCK_N / 2; ++i)
         if (i / 4 * 8 + i % 2 > last_key[i / 2 % 2] - j * BLOCK_N - quad * 2) s_regs[i] = -INFINITY_F32;
     }
-    float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
+      rescale[half] = ex2_approx_ftz(row_max[half] - new_max);
       row_max[half] = new_max;
     }
     const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
@@ -193,7 +191,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
         for (int i = n; i < n + 2; ++i) {
-          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_base[half]);
+          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - row_max[half]);
           row_sum[half] += s_regs[i];
         }
       }
@@ -255,7 +253,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
     const float sum = quad_reduce_sum(row_sum[half]);
-    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    const float inverse = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
     if (row < q_rows) {
       Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
@@ -263,7 +261,7 @@ KERNEL(THREADS, 1) cluster_multicast(GRID_CONSTANT const TmaParams params) {
         st_global(o + d * 8 + quad * 2,
                   cvt_pack<Element>(o_regs[d * 4 + half * 2] * inverse, o_regs[d * 4 + half * 2 + 1] * inverse));
       if (quad == 0)
-        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+        st_global(tile.lse(args) + row, sum == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(sum)) * LN_2);
     }
   }
   wait_for_cluster();

@@ -36,6 +36,8 @@ using Maxima = FloatMaxima;
 
 namespace {
 
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
+
 static_assert(ceil_div(BLOCK_M - WARPGROUP_ROWS, BLOCK_N) <= STAGES + 1, "K is skipped while the last V is held");
 
 KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
@@ -106,15 +108,12 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
       for (int i = 0; i < BLOCK_N / 2; ++i)
         if (i / 4 * 8 + i % 2 > last_key[i / 2 % 2] - j * BLOCK_N - quad * 2) s_regs[i] = -INFINITY_F32;
     }
-    float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max = Maxima::find(s_regs, half);
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
       if (Rescale::SLACK > 0.f && !(new_max > row_max[half] + Rescale::SLACK)) new_max = row_max[half];
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
+      rescale[half] = ex2_approx_ftz(row_max[half] - new_max);
       row_max[half] = new_max;
     }
     const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
@@ -127,7 +126,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
         for (int i = n; i < n + 2; ++i) {
-          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_base[half]);
+          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - row_max[half]);
           row_sum[half] += s_regs[i];
         }
       }
@@ -180,7 +179,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PersistentParams params) {
     whole_tiles = (tile.last_key(args, first_row) + 1) / BLOCK_N;
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] = 0.f;
     for (int half = 0; half < 2; ++half) {
-      row_max[half] = -INFINITY_F32, row_sum[half] = 0.f;
+      row_max[half] = LOWEST, row_sum[half] = 0.f;
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 

@@ -31,6 +31,7 @@ static_assert(WARPS == 8 || WARPS == 12, "two or three warpgroups take turns");
 constexpr int WARPGROUPS = WARPS / WARPGROUP_WARPS, TURN = 2 * WARPGROUP;  // a waiting and an arriving warpgroup
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
 
 // Two buffers if they fit, next to the rings of K and V, into the 227 KB of a block.
 constexpr int Q_BUFFERS = 2 * Q_BYTES + 2 * STAGES * KV_BYTES + 1024 <= 227 * 1024 ? 2 : 1;
@@ -155,16 +156,13 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
       for (int i = 0; i < BLOCK_N / 2; ++i)
         if (i / 4 * 8 + i % 2 > last_key[i / 2 % 2] - j * BLOCK_N - quad * 2) s_regs[i] = -INFINITY_F32;
     }
-    float new_base[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float new_max = max_f32(s_regs[half * 2], s_regs[half * 2 + 1]);
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      new_base[half] = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      rescale[half] = ex2_approx_ftz(row_max[half] - new_base[half]);
+      rescale[half] = ex2_approx_ftz(row_max[half] - new_max);
       row_max[half] = new_max;
     }
     const bool ordered = row_max[0] == row_max[0] && row_max[1] == row_max[1];  // always true: max_f32 returns no NaN
@@ -176,7 +174,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
         for (int i = n; i < n + 2; ++i) {
-          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_base[half]);
+          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - row_max[half]);
           row_sum[half] += s_regs[i];
         }
       }
@@ -224,7 +222,7 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     const int q_rows = args.seq_q - tile.q_start;
     for (int d = 0; d < HEAD_DIM / 2; ++d) o_regs[d] = 0.f;
     for (int half = 0; half < 2; ++half) {
-      row_max[half] = -INFINITY_F32, row_sum[half] = 0.f;
+      row_max[half] = LOWEST, row_sum[half] = 0.f;
       last_key[half] = tile.last_key(args, warp_row + group + half * 8);
     }
 
@@ -260,9 +258,9 @@ KERNEL(THREADS, 1) head_by_head(GRID_CONSTANT const PersistentParams params) {
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + group + half * 8;
       const float sum = quad_reduce_sum(row_sum[half]);
-      inverse[half] = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+      inverse[half] = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
       if (quad == 0 && row < q_rows)
-        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+        st_global(tile.lse(args) + row, sum == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(sum)) * LN_2);
     }
     const uint32_t o_smem = q_smem + q_ring.stage * Q_BYTES + warp_row * ROW_BYTES;  // this warp's rows
     const int row = lane % 16;  // row whose address this lane passes to stmatrix

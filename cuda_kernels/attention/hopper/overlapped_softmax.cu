@@ -1,6 +1,7 @@
 // Overlap within a warpgroup: the next Q K^T is issued with this P V, and the softmax runs while P V is in flight.
 // Builds on producer_consumer; changes the order of products, so that the first Q K^T and the last P V are outside the
-// loop. Tiles that the mask cuts have a loop of their own. Supports any lengths, and strides aligned to 16 bytes.
+// loop. Tiles that the mask cuts have a loop of their own, and a row's maximum begins with a finite number, so that no
+// step asks whether it is -inf. Supports any lengths, and strides aligned to 16 bytes.
 //
 // FlashAttention-3 and flash-attn-4 state this order: issue S(j) = Q K(j)^T, issue O += P(j-1) V(j-1), wait for S,
 // softmax, wait for O. The source says so, but ptxas moves the wait for O above the exponentials, because nothing ties
@@ -30,6 +31,7 @@ constexpr int CONSUMER_REGISTERS = WARPS == 4 ? 256 : WARPS == 8 ? 240 : 160;
 static_assert(WARPS == 4 || WARPS == 8 || WARPS == 12);
 static_assert(BLOCK_N % MMA_K == 0 && BLOCK_N <= 256);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
 
 struct SharedMemory {
   static constexpr int q = 0;
@@ -94,7 +96,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
 
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[HEAD_DIM / 2] = {};
-  float row_max[2] = {-INFINITY_F32, -INFINITY_F32}, row_sum[2] = {};
+  float row_max[2] = {LOWEST, LOWEST}, row_sum[2] = {};
   const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
   const int last_key[2] = {tile.last_key(args, warp_row + group), tile.last_key(args, warp_row + group + 8)};
   const int q_rows = args.seq_q - tile.q_start;
@@ -136,15 +138,13 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
 #pragma unroll
       for (int n = half * 2 + 4; n < BLOCK_N / 2; n += 4) new_max = max_f32(new_max, max_f32(s_regs[n], s_regs[n + 1]));
       new_max = max_f32(row_max[half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      rescale[half] = ex2_approx_ftz(row_max[half] - new_base);
+      rescale[half] = ex2_approx_ftz(row_max[half] - new_max);
       row_max[half] = new_max;
       row_sum[half] *= rescale[half];
 #pragma unroll
       for (int n = half * 2; n < BLOCK_N / 2; n += 4) {
         for (int i = n; i < n + 2; ++i) {
-          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_base);
+          s_regs[i] = ex2_approx_ftz(s_regs[i] * scale_log2 - new_max);
           row_sum[half] += s_regs[i];
         }
       }
@@ -206,7 +206,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
     const float sum = quad_reduce_sum(row_sum[half]);
-    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    const float inverse = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
     if (row < q_rows) {
       Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
@@ -214,7 +214,7 @@ KERNEL(THREADS, 1) overlapped_softmax(GRID_CONSTANT const TmaParams params) {
         st_global(o + d * 8 + quad * 2,
                   cvt_pack<Element>(o_regs[d * 4 + half * 2] * inverse, o_regs[d * 4 + half * 2 + 1] * inverse));
       if (quad == 0)
-        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+        st_global(tile.lse(args) + row, sum == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(sum)) * LN_2);
     }
   }
 }

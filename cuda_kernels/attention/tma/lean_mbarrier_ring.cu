@@ -31,6 +31,7 @@ constexpr int WARP_ROWS = M_TILES * MMA_M;
 static_assert(BLOCK_M == WARPS * WARP_ROWS);
 static_assert(BLOCK_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+constexpr float LOWEST = -3.0e38f;  // finite: a row whose scores so far are all -inf never computes -inf - (-inf)
 
 constexpr int CHUNK = 16 / ELEMENT_BYTES;  // elements per 16-byte access
 constexpr int SLAB = 64;                   // columns spanned by the 128-byte swizzle
@@ -132,7 +133,7 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   const float scale_log2 = args.scale * LOG2_E;
   float o_regs[M_TILES][O_TILES][4] = {};
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
-  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY_F32;
+  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = LOWEST;
 
   const int key_tiles = ceil_div(tile.visible_keys(args), BLOCK_N);
   const int whole_tiles = tile.unmasked_keys(args) / BLOCK_N;  // key tiles that need no mask
@@ -220,15 +221,13 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
       for (int n = 1; n < S_TILES; ++n)
         new_max = max_f32(new_max, max_f32(s_regs[m][n][half * 2], s_regs[m][n][half * 2 + 1]));
       new_max = max_f32(row_max[m][half], quad_reduce_max(new_max) * scale_log2);
-      // A row without a visible key has maximum -inf: subtract 0 instead, because -inf - (-inf) would be NaN.
-      const float new_base = MASKED && new_max == -INFINITY_F32 ? 0.f : new_max;
-      const float rescale = ex2_approx_ftz(row_max[m][half] - new_base);
+      const float rescale = ex2_approx_ftz(row_max[m][half] - new_max);
       row_max[m][half] = new_max;
       row_sum[m][half] *= rescale;
 #pragma unroll
       for (int n = 0; n < S_TILES; ++n) {
         for (int i = half * 2; i < half * 2 + 2; ++i) {
-          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_base);
+          s_regs[m][n][i] = ex2_approx_ftz(s_regs[m][n][i] * scale_log2 - new_max);
           row_sum[m][half] += s_regs[m][n][i];
         }
       }
@@ -270,14 +269,14 @@ KERNEL(THREADS, 2) lean_mbarrier_ring(GRID_CONSTANT const TmaParams params) {
     const int m = i / 2, half = i % 2;
     const int row = m * MMA_M + half * 8;
     const float sum = quad_reduce_sum(row_sum[m][half]);
-    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    const float inverse = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
       st_shared(advance<BLOCK_M>(o_lane, row, d * MMA_N),
                 cvt_pack<Element>(o_regs[m][d][half * 2] * inverse, o_regs[m][d][half * 2 + 1] * inverse));
     if (quad == 0 && warp_row + row + group < q_rows)
       st_global(tile.lse(args) + warp_row + row + group,
-                sum > 0.f ? (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+                sum == 0.f ? -INFINITY_F32 : (row_max[m][half] + lg2_approx_ftz(sum)) * LN_2);
   }
   bar_warp_sync();  // the warp's rows of O are complete
   store_tile<WARP_ROWS>(tile.o(args), args.o_stride.seq, q_smem, warp_row, q_rows);
