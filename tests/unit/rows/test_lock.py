@@ -100,7 +100,7 @@ EDITS = {
     "compiled Triton": (
         "triton",
         TRITON,
-        lambda text: text.replace("row_max += rise", "row_max = row_max + rise"),
+        lambda text: text.replace("row_max += tl.where", "row_max = row_max + tl.where"),
         True,
     ),
     "its options": ("triton", TRITON, lambda text: text.replace("num_stages=tile.stages)", "num_stages=1)"), False),
