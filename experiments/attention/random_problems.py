@@ -2,7 +2,8 @@
 
 They are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to three
 batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
-sequence. The tiles are those that `tune` chose. Every kernel is checked and none is timed.
+sequence. Beside the inputs of every gate there are some with scores of -inf. The tiles are those that `tune` chose.
+Every kernel is checked and none is timed.
 """
 
 import sys
@@ -58,6 +59,15 @@ EXPERIMENT = Experiment(
     peers=(),
     tiles=("best",),
     modes=(),
+    distributions=(
+        "normal",
+        "shifted",
+        "outliers",
+        "large_logits",
+        "constant_rows",
+        "negative_scores",
+        "hidden_keys",
+    ),
     padded=True,
 )
 

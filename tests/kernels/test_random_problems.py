@@ -68,7 +68,7 @@ def try_problems(
         st.booleans(),
         st.sampled_from(LAYOUTS),
     )
-    tried = given(problems, st.sampled_from(tuple(DISTRIBUTIONS)), st.integers(0, 2**16))(check)
+    tried = given(problems, st.sampled_from((*DISTRIBUTIONS, "hidden_keys")), st.integers(0, 2**16))(check)
     limits = settings(
         max_examples=count,
         deadline=None,  # the first of a kind compiles

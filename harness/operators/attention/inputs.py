@@ -95,6 +95,25 @@ def _far_below(name: str, shape: Shape, generator: torch.Generator) -> torch.Ten
     return values
 
 
+def _hidden_keys(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1), and the scores of the first three quarters of the keys are -inf, as some pad; in the last of several
+    heads those of the last three quarters. The last column of q is 1, that of K 0 or -inf. `sample` shows a key to the
+    first row of a causal mask.
+
+    Whole tiles of a row are -inf, first ones and later ones: a kernel that tests for -inf only where it masks computes
+    -inf - -inf.
+    """
+    values = _normal(name, shape, generator)
+    if name != "v":
+        values[..., -1] = 1 if name == "q" else 0
+    if name == "k":
+        hidden = shape[2] * 3 // 4
+        values[:, :, :hidden, -1] = -torch.inf
+        if shape[0] * shape[1] > 1:
+            values[-1, -1, :, -1] = values[-1, -1, :, -1].flip(0)
+    return values
+
+
 SCALE_FACTORS = {"negative_scores": 1.5}
 """By what the scale of a distribution differs from 1 / sqrt(head_dim), where it does: a kernel takes it as given."""
 
@@ -112,7 +131,7 @@ DISTRIBUTIONS: dict[str, Callable[[str, Shape, torch.Generator], torch.Tensor]] 
 }
 """Name -> function (tensor name, shape, generator) -> fp32 values of that shape on the generator's device."""
 
-FURTHER = {"far_below": _far_below}
+FURTHER = {"far_below": _far_below, "hidden_keys": _hidden_keys}
 """What users' kernels get beside."""
 
 
@@ -131,5 +150,7 @@ def sample(problem: Problem, distribution: str, seed: int, device: torch.device 
         if name in factors:
             drawn = drawn * factors[name]
         values[name] = drawn.to(DTYPES[problem.dtype]).to(device).contiguous()
+    if distribution == "hidden_keys" and problem.causal:
+        values["k"][:, :, :1, -1] = 0.0
     factor = 1.0 if peer else SCALE_FACTORS.get(distribution, 1.0)
     return Sample(distribution, seed, values, {**scalars(problem), "scale": problem.scale * factor})

@@ -120,7 +120,9 @@ def exact(problem: Problem, sample: Sample) -> Expected:
 
 
 def largest_row(tensor: torch.Tensor) -> float:
-    return torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.float32).max().item()
+    """The largest L2 norm of a row without -inf, whose scores are -inf in any arithmetic."""
+    norms = torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.float32)
+    return norms.masked_fill(norms.isinf(), 0.0).max().item()
 
 
 def truth(

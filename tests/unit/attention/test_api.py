@@ -28,7 +28,7 @@ from harness.operators.attention import api as plain
 from harness.operators.attention import reference, waves
 from harness.operators.attention.problem import Problem
 from harness.operators.errors import Unsupported
-from tests.support import cpu_run
+from tests.support import cpu_run, infinities
 from tests.support.launches import gate
 
 
@@ -505,44 +505,12 @@ def test_kernels_that_alternate_find_their_counters_zero(gpu: Gpu, monkeypatch: 
     assert len(set.union(*addresses.values())) > 1, "it has grown"
 
 
-def padded_left(given: dict[str, torch.Tensor]) -> None:
-    """Keys hidden by -inf in K, in the first tiles and a few more, as some pad on the left."""
-    given["q"][..., -1], given["k"][..., -1] = 1, 0
-    given["k"][:, :, :260, -1] = -torch.inf
-
-
-def nan_in_a_row(given: dict[str, torch.Tensor]) -> None:
-    given["q"][0, 0, 5, 0] = torch.nan
-
-
-def nan_in_a_key(given: dict[str, torch.Tensor]) -> None:
-    given["k"][0, 0, 300, 7] = torch.nan
-
-
-def scores_without_a_number(change: Callable[..., None], head_dim: int, device: str) -> None:
-    torch.manual_seed(0)
-    given = {name: torch.randn(1, 1, 700 if name in "kv" else 64, head_dim).half() for name in "qkv"}
-    change(given)
-    o, lse = flash_attention(**{name: tensor.to(device) for name, tensor in given.items()})
-    scores = given["q"].double() @ given["k"].double().mT * head_dim**-0.5
-    torch.testing.assert_close(lse.double().cpu(), scores.logsumexp(-1), atol=2e-3, rtol=2e-3, equal_nan=True)
-    expected = scores.softmax(-1) @ given["v"].double()
-    torch.testing.assert_close(o.double().cpu(), expected, atol=4e-3, rtol=4e-3, equal_nan=True)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-@pytest.mark.parametrize("change", [padded_left, nan_in_a_row, nan_in_a_key])
-def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: Callable[..., None], head_dim: int) -> None:
-    scores_without_a_number(change, head_dim, "cpu")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-@pytest.mark.parametrize("change", [padded_left, nan_in_a_row, nan_in_a_key])
-def test_scores_without_a_number_on_a_gpu(change: Callable[..., None], head_dim: int) -> None:
-    hopper()
-    scores_without_a_number(change, head_dim, "cuda")
+@pytest.mark.parametrize("change", infinities.CHANGES)
+def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: str) -> None:
+    problem = infinities.PROBLEMS[0]
+    given = infinities.drawn(problem, change)
+    assert not infinities.difference(*flash_attention(**given), given, problem)
 
 
 def test_importing_the_harness_loads_no_torch() -> None:
@@ -571,6 +539,16 @@ def test_on_a_gpu_it_is_attention(decodes: bool, head_dim: int, causal: bool) ->
 
     verdict = gate(launch, problem, device="cuda")
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("change", infinities.CHANGES)
+def test_on_a_gpu_scores_without_a_number_give_what_softmax_gives(change: str) -> None:
+    hopper()
+    for problem in infinities.PROBLEMS:
+        given = infinities.drawn(problem, change, "cuda")
+        o, lse = flash_attention(**given, causal=problem.causal)
+        assert not infinities.difference(o, lse, given, problem), problem.slug
 
 
 def on_a_gpu(device: str = "cuda", seq_q: int = 300, seq_kv: int = 300) -> dict[str, torch.Tensor]:

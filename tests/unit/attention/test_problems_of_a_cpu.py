@@ -4,6 +4,8 @@ what it launches of a user's kernel beside, here and on a GPU."""
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -84,6 +86,14 @@ class RowBeyondTheTileTwice(Tiled):
 
 class MaximumFromMinusTenThousand(Tiled):
     lowest = -1e4
+
+
+class InfinityTestedOnlyWhereMasked(Tiled):
+    """As it is without a mask."""
+
+    def new_max(self, row_max, s):
+        found = super().new_max(row_max, s)
+        return found.masked_fill(found == -math.inf, math.nan)
 
 
 class FormatOfOneKind(Tiled):
@@ -171,5 +181,17 @@ def test_a_row_maximum_that_begins_with_a_large_number_is_found() -> None:
     problem = Problem(1, 2, 1, 65, 128, 64, "fp16", True)
     kernel = MaximumFromMinusTenThousand()
     assert gate(kernel, problem, distributions=OPERATOR.distributions, device="cpu", repeats=1).passed
-    assert not gate(kernel, problem, distributions=OPERATOR.own_distributions, device="cpu", repeats=1).passed
-    assert gate(Tiled(), problem, distributions=OPERATOR.own_distributions, device="cpu", repeats=1).passed
+    assert not gate(kernel, problem, distributions=("far_below",), device="cpu", repeats=1).passed
+    assert gate(Tiled(), problem, distributions=("far_below",), device="cpu", repeats=1).passed
+
+
+def test_a_row_of_minus_infinity_without_a_mask_is_found() -> None:
+    """Right on all inputs of the twins' gates."""
+    problem = Problem(1, 2, 1, 65, 200, 64, "fp16", False)
+    kernel = InfinityTestedOnlyWhereMasked()
+    assert gate(kernel, problem, distributions=OPERATOR.distributions, device="cpu", repeats=1).passed
+    verdict = gate(kernel, problem, distributions=("hidden_keys",), device="cpu", repeats=1)
+    assert (verdict.passed, verdict.check) == (False, "finite")
+    for causal in (False, True):
+        right = gate(Tiled(), replace(problem, causal=causal), distributions=("hidden_keys",), device="cpu", repeats=1)
+        assert right.passed, right.reason

@@ -157,6 +157,18 @@ def test_lse_tolerance_grows_with_the_scores_and_stays_far_below_a_missing_key()
     assert normal < math.log(1 + 1 / 8192)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seq_kv", [1, 2, 5, 300])
+def test_every_row_with_hidden_keys_sees_one_and_is_judged_as_strictly(seq_kv, causal):
+    problem = Problem(1, 2, 2, 130, seq_kv, 64, "fp16", causal)
+    hidden, normal = (gates.expect(problem, name, 0, "cpu") for name in ("hidden_keys", "normal"))
+    keys = hidden.sample.tensors["k"][..., -1]
+    assert (keys == -torch.inf).sum(-1).tolist() == [[seq_kv * 3 // 4 - causal * (seq_kv > 1), seq_kv * 3 // 4]]
+    assert hidden.lse[..., ~hidden.hidden].isfinite().all()
+    assert hidden.lse_tolerance < 2 * normal.lse_tolerance
+    assert hidden.moved_by_scores < 1e-4
+
+
 def test_an_answer_that_is_not_finite_is_an_error_of_the_harness(monkeypatch):
     def with_nan(name, shape, generator):
         values = torch.randn(shape, generator=generator)
