@@ -46,7 +46,6 @@ PARTS = {
     "wait_for_number": "flagship_variants",
     "evict_normal": "flagship_variants",
     "second_q_buffer": "flagship_variants",
-    "finite_scores": "flagship_variants",
 }
 """What has no price in the ledger -> the experiment that times a kernel without it."""
 TIMED = {

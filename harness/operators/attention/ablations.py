@@ -2,10 +2,10 @@
 technique, or two. Plain data, standard library only.
 
 They have no Triton twin and are in no ladder. Together with the ladder's steps from below they say what each technique
-is worth (what_triton_misses). The counter is a part of one, persistent blocks, and the vote of another, integer maxima;
-the experiment flagship_variants times kernels without them. So it does of the flagship in which MUFU does not compute
-all exponentials, the one for scores that are not finite, the one that does not wait for a number from the counter, the
-one with hints for L2, and persistent blocks with one buffer of Q.
+is worth (what_triton_misses). The counter is a part of one, persistent blocks, and the vote of another,
+integer maxima; the experiment flagship_variants times kernels without them. So it does of the flagship in which MUFU
+does not compute all exponentials, the one that does not wait for a number from the counter, the one with hints for L2,
+and persistent blocks with one buffer of Q.
 """
 
 from __future__ import annotations
@@ -100,16 +100,6 @@ ABLATIONS = LADDER.rungs(
         idea="all warps keep as many registers",
         name="without_register_split",
         serialized=True,
-    ),
-    Ablation(
-        "with_any_scores",
-        "hopper",
-        "a score of -inf that is no mask counts as one, and where O is NaN, so is the LSE",
-        builds_on=("flagship",),
-        mma="wgmma",
-        limits=FLAGSHIP_LIMITS,
-        lacks=("finite_scores",),
-        general=True,
     ),
     Ablation(
         "triton_vocabulary",

@@ -29,9 +29,6 @@ from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
 
 FLAGSHIP = techniques.get("attention/flagship")
-"""Whose limits hold, and whom messages name."""
-ANY_SCORES = techniques.get("attention/with_any_scores")
-"""What is launched of it."""
 DECODE = techniques.get("attention/flagship_decode")
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -46,8 +43,8 @@ MOST_CALLS = 4096
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, deterministic: bool = False
 ) -> Outputs:
-    """softmax(scale * q k^T) v on a Hopper GPU: (o, lse). By the ladder's flagship, built for any scores; where
-    `waves.decodes` expects less time, by the decode ladder's, which cuts the keys into parts for few queries.
+    """softmax(scale * q k^T) v on a Hopper GPU: (o, lse). By the ladder's flagship; where `waves.decodes` expects less
+    time, by the decode ladder's, which cuts the keys into parts for few queries.
 
     q: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), of one dtype, fp16 or bf16, head_dim
     64, 128 or 256, heads a multiple of heads_kv, the last dimension contiguous and the other strides multiples of 16
@@ -291,7 +288,7 @@ def case_of(problem: Problem, multiprocessors: int) -> Case:
     """The faster flagship, at the tile that suits the problem on a GPU of so many multiprocessors. One case for all
     problems that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
-    technique, tile = ANY_SCORES, waves.fastest(problem, multiprocessors)
+    technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
     if waves.decodes(problem, multiprocessors):
         technique, tile = DECODE, waves.decode_tile(problem)
     return Case("flash_attention", technique.name, "cuda", alike, tile)
