@@ -188,7 +188,7 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
   for (int i = 0; i < M_TILES * 2; ++i) {
     const int m = i / 2, half = i % 2;
     const int row = warp_row + m * MMA_M + group + half * 8;
-    const float inverse = row_sum[m][half] > 0.f ? rcp_approx_ftz(row_sum[m][half]) : 0.f;
+    const float inverse = row_sum[m][half] == 0.f ? 0.f : rcp_approx_ftz(row_sum[m][half]);
     Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
@@ -196,7 +196,7 @@ KERNEL(THREADS, 1) asymmetric_kv_buffers(const AttentionArgs args) {
                 cvt_pack<Element>(o_regs[m][d][half * 2] * inverse, o_regs[m][d][half * 2 + 1] * inverse));
     if (quad == 0)
       st_global(tile.lse(args) + row,
-                row_sum[m][half] > 0.f ? (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2 : -INFINITY_F32);
+                row_sum[m][half] == 0.f ? -INFINITY_F32 : (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2);
   }
 }
 

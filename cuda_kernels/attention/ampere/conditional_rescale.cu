@@ -210,14 +210,14 @@ KERNEL(THREADS, 1) conditional_rescale(const AttentionArgs args) {
   for (int i = 0; i < M_TILES * 2; ++i) {
     const int m = i / 2, half = i % 2;
     const int row = m * MMA_M + half * 8;
-    const float inverse = row_sum[m][half] > 0.f ? rcp_approx_ftz(row_sum[m][half]) : 0.f;
+    const float inverse = row_sum[m][half] == 0.f ? 0.f : rcp_approx_ftz(row_sum[m][half]);
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
       st_shared(advance(o_lane, row, d * MMA_N),
                 cvt_pack<Element>(o_regs[m][d][half * 2] * inverse, o_regs[m][d][half * 2 + 1] * inverse));
     if (quad == 0)
       st_global(tile.lse(args) + warp_row + row + group,
-                row_sum[m][half] > 0.f ? (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2 : -INFINITY_F32);
+                row_sum[m][half] == 0.f ? -INFINITY_F32 : (row_max[m][half] + lg2_approx_ftz(row_sum[m][half])) * LN_2);
   }
   bar_warp_sync();  // the warp's rows of O are complete
   store_tile<M_TILES * MMA_M>(tile.o(args), args.o_stride.seq, q_smem, warp_row);

@@ -168,7 +168,7 @@ KERNEL(THREADS, 1) exp2_softmax(const AttentionArgs args) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
-    const float inverse = row_sum[half] > 0.f ? rcp_approx_ftz(row_sum[half]) : 0.f;
+    const float inverse = row_sum[half] == 0.f ? 0.f : rcp_approx_ftz(row_sum[half]);
     Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
     for (int d = 0; d < O_TILES; ++d)
@@ -176,7 +176,7 @@ KERNEL(THREADS, 1) exp2_softmax(const AttentionArgs args) {
                 cvt_pack<Element>(o_regs[d][half * 2] * inverse, o_regs[d][half * 2 + 1] * inverse));
     if (quad == 0)
       st_global(tile.lse(args) + row,
-                row_sum[half] > 0.f ? (row_max[half] + lg2_approx_ftz(row_sum[half])) * LN_2 : -INFINITY_F32);
+                row_sum[half] == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(row_sum[half])) * LN_2);
   }
 }
 

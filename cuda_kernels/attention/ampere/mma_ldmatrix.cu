@@ -191,9 +191,9 @@ KERNEL(THREADS, 1) mma_ldmatrix(const AttentionArgs args) {
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
     if (tx == 0) {
-      st_shared(factor_smem + row * 4, row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f);
+      st_shared(factor_smem + row * 4, row_sum[i] == 0.f ? 0.f : rcp_approx_ftz(row_sum[i]));
       st_global(tile.lse(args) + warp_row + row,
-                row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+                row_sum[i] == 0.f ? -INFINITY_F32 : row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2);
     }
   }
   bar_warp_sync();  // the factors that normalize O are complete

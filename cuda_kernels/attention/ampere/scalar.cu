@@ -135,11 +135,11 @@ KERNEL(THREADS, 1) scalar(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
+    const float inverse = row_sum[i] == 0.f ? 0.f : rcp_approx_ftz(row_sum[i]);
     for (int c = 0; c < DIMS; ++c)
       st_global(o + row * args.o_stride.seq + tx + c * THREADS_X, cvt_rn<Element>(o_regs[i][c] * inverse));
     if (tx == 0)
-      st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+      st_global(lse + row, row_sum[i] == 0.f ? -INFINITY_F32 : row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2);
   }
 }
 

@@ -149,12 +149,12 @@ KERNEL(THREADS, 1) vectorized_loads(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
+    const float inverse = row_sum[i] == 0.f ? 0.f : rcp_approx_ftz(row_sum[i]);
     Vector<Element, DIMS> o_row;
     for (int c = 0; c < DIMS; ++c) o_row.x[c] = cvt_rn<Element>(o_regs[i][c] * inverse);
     st_global(o + row * args.o_stride.seq + tx * DIMS, o_row);
     if (tx == 0)
-      st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+      st_global(lse + row, row_sum[i] == 0.f ? -INFINITY_F32 : row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2);
   }
 }
 

@@ -173,7 +173,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
   float* lse = tile.lse(args);
   for (int i = 0; i < ROWS; ++i) {
     const int row = warp_row + ty + i * THREADS_Y;
-    const float inverse = row_sum[i] > 0.f ? rcp_approx_ftz(row_sum[i]) : 0.f;
+    const float inverse = row_sum[i] == 0.f ? 0.f : rcp_approx_ftz(row_sum[i]);
     for (int c = 0; c < DIMS; c += 4) {
       const auto o_part = ld_shared<Vector<float, 4>>(o_lane + i * THREADS_Y * O_ROW_BYTES + c * THREADS_X * 4);
       Vector<Element, 4> o_row;
@@ -181,7 +181,7 @@ KERNEL(THREADS, 1) wmma(const AttentionArgs args) {
       st_global(o + row * args.o_stride.seq + tx * 4 + c * THREADS_X, o_row);
     }
     if (tx == 0)
-      st_global(lse + row, row_sum[i] > 0.f ? row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2 : -INFINITY_F32);
+      st_global(lse + row, row_sum[i] == 0.f ? -INFINITY_F32 : row_max[i] + lg2_approx_ftz(row_sum[i]) * LN_2);
   }
 }
 

@@ -197,7 +197,7 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
   for (int half = 0; half < 2; ++half) {
     const int row = warp_row + group + half * 8;
     const float sum = quad_reduce_sum(row_sum[half]);
-    const float inverse = sum > 0.f ? rcp_approx_ftz(sum) : 0.f;
+    const float inverse = sum == 0.f ? 0.f : rcp_approx_ftz(sum);
     if (row < q_rows) {
       Element* o = tile.o(args) + row * args.o_stride.seq;
 #pragma unroll
@@ -205,7 +205,7 @@ KERNEL(THREADS, 1) exp_lock(GRID_CONSTANT const TmaParams params) {
         st_global(o + d * 8 + quad * 2,
                   cvt_pack<Element>(o_regs[d * 4 + half * 2] * inverse, o_regs[d * 4 + half * 2 + 1] * inverse));
       if (quad == 0)
-        st_global(tile.lse(args) + row, sum > 0.f ? (row_max[half] + lg2_approx_ftz(sum)) * LN_2 : -INFINITY_F32);
+        st_global(tile.lse(args) + row, sum == 0.f ? -INFINITY_F32 : (row_max[half] + lg2_approx_ftz(sum)) * LN_2);
     }
   }
 }

@@ -15,6 +15,9 @@ from triton_kernels.attention.specialization import Twin, linear_grid, options
 LOWEST = tl.constexpr(-3.0e38)
 """Initial row maximum: finite, so that a row that has seen no key yet never computes -inf - -inf, which is NaN."""
 
+HIGHEST = tl.constexpr(3.0e38)
+"""No score is larger."""
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 SECTION_BYTES = tl.constexpr(16 * 2**20)
@@ -74,6 +77,10 @@ def _attend(
     row_sum = row_sum * rescale[:, None]
     row_max = first_max
     o = o * rescale[:, None]
+    # While all scores of a row are -inf, the next are relative to 0, and may be lower: relative to LOWEST they would
+    # lose their digits.
+    floor = tl.where(row_max > LOWEST, 0.0, LOWEST)
+    row_max = tl.where(row_max > LOWEST, row_max, 0.0)
     # The loop carries P as int16: if it carried bf16, the product would read P from shared memory.
     p_bits = tl.zeros((BLOCK_M, BLOCK_N), tl.int16)
     for step in tl.range(0, tiles):
@@ -90,11 +97,12 @@ def _attend(
 
         # online softmax in base 2: row_max and the exponents are scaled by log2(e)
         rise = tl.max(above, 1)
-        if tl.max(rise, 0) > SLACK:
-            rise = tl.maximum(rise, 0.0)
-            rescale = tl.math.exp2(-rise)
+        if tl.max(rise - floor, 0) > SLACK:
+            rise = tl.maximum(rise, floor)
+            rescale = tl.math.exp2(tl.minimum(-rise, 0.0))
             row_sum = row_sum * rescale[:, None]
-            row_max += rise
+            row_max += tl.where(rise > LOWEST, rise, 0.0)
+            floor = tl.where(rise > LOWEST, 0.0, floor)
             o = o * rescale[:, None]
             above = above - rise[:, None]
         p = tl.math.exp2(above)
@@ -149,8 +157,8 @@ def lazy_scores_in_flight(
         )  # fmt: skip
     start = tl.maximum(full_tiles - 1, 0) * BLOCK_N
     k = k_desc.load([batch, head // group, start, 0]).reshape((BLOCK_N, HEAD_DIM))
-    # The maximum with LOWEST changes no score. Without it the loop would keep the buffer of this K occupied.
-    s = tl.maximum(tl.dot(q, tl.trans(k)), LOWEST, propagate_nan=tl.PropagateNan.ALL)
+    # The minimum with HIGHEST changes no score. Without it the loop would keep the buffer of this K occupied.
+    s = tl.minimum(tl.dot(q, tl.trans(k)), HIGHEST, propagate_nan=tl.PropagateNan.ALL)
     if full_tiles > 0:
         o, row_max, row_sum = _attend(
             o, row_max, row_sum, s, q, k_desc, v_desc, batch, head // group, scale_log2, full_tiles,
