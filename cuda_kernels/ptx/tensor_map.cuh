@@ -18,6 +18,25 @@ using TensorMap = CUtensorMap;
 // XORs the 16-byte columns of rows of 32, 64 or 128 bytes with the row: with bits 7 and up of the shared address.
 enum class Swizzle { none, bytes_32, bytes_64, bytes_128 };
 
+// The driver's function, of which the runtime returns the address: the driver library is not linked. It is found by
+// name once, not at each launch.
+struct EncodeFunction {
+  Error error;
+  decltype(&cuTensorMapEncodeTiled) address;
+
+  static const EncodeFunction& get() {
+    static const EncodeFunction function = [] {
+      void* address = nullptr;
+      cudaDriverEntryPointQueryResult found;
+      Error error =
+          cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000, cudaEnableDefault, &found);
+      if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) error = cudaErrorNotSupported;
+      return EncodeFunction{error, reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(address)};
+    }();
+    return function;
+  }
+};
+
 // Encodes the map of a tensor of elements T. Sizes and box: elements, innermost dimension first; strides are in bytes,
 // multiples of 16, for all dimensions but the innermost, which is contiguous. A copy moves one box; with a swizzle, the
 // box's innermost dimension has at most that many bytes. Elements outside the tensor are read as 0 and not written.
@@ -32,16 +51,11 @@ Error tensor_map_encode_tiled(TensorMap& map, const void* base, const uint64_t (
   static_assert(type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || sizeof(T) == 1);
   constexpr CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
                                              CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
-  // The driver library is not linked; the runtime returns the address of its function.
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const Error error =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess) return error;
-  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  const EncodeFunction& encode = EncodeFunction::get();
+  if (encode.error != cudaSuccess) return encode.error;
   uint32_t element_strides[RANK];
   for (int i = 0; i < RANK; ++i) element_strides[i] = 1;
-  const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)(
+  const CUresult result = encode.address(
       &map, type, RANK, const_cast<void*>(base), sizes, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
       swizzles[static_cast<int>(swizzle)], CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
