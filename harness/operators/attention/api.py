@@ -67,9 +67,10 @@ def flash_attention(
     with a tangent (forward-mode differentiation); Unsupported and CompileError where no kernel can be built, also of a
     gradient that a call asks for; LaunchError with CUDA's own words.
     """
-    if not is_compiling() and forward_ad._current_level >= 0:
+    compiling = is_compiling()
+    if not compiling and forward_ad._current_level >= 0:
         validate.check_no_tangent({"q": q, "k": k, "v": v})
-    if is_compiling() or torch._C._len_torch_dispatch_stack():
+    if compiling or torch._C._len_torch_dispatch_stack():
         return _operator(*_cast(q, k, v), bool(causal), scale, _repeats(deterministic))
     if torch.is_grad_enabled() and backward.is_asked_for(q, k, v):
         q, k, v = _cast(q, k, v)
@@ -180,7 +181,7 @@ class Launch:
         assert AttentionArgs.q_stride.offset == self.ADDRESSES.size
         self.rest = bytes(args)[self.ADDRESSES.size :]
         self.o = (tuple(o.shape), o.stride(), q.dtype, q.device)
-        self.lse_shape = tuple(lse.shape)
+        self.lse = tuple(lse.shape), lse.stride()
         self.reaches = tuple(validate.reach(tensor) for tensor in (q, k, v))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
@@ -200,7 +201,7 @@ class Launch:
                 validate.check_address(name, tensor)
         shape, strides, dtype, device = self.o
         o = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        lse = torch.empty(self.lse_shape, dtype=torch.float32, device=device)
+        lse = torch.empty_strided(*self.lse, dtype=torch.float32, device=device)  # sooner there than torch.empty
         if torch.cuda.current_device() == self.gpu:
             self._launch(*addresses, o.data_ptr(), lse.data_ptr())
         else:

@@ -28,9 +28,13 @@ MOST_PROBLEMS = 1024
 TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
 
 
-def is_asked_for(*tensors: Any) -> bool:
+def is_asked_for(q: Any, k: Any, v: Any) -> bool:
     """Whether they are tensors and one of them requires a gradient."""
-    return all(isinstance(one, Tensor) for one in tensors) and any(one.requires_grad for one in tensors)
+    try:
+        asked = q.requires_grad or k.requires_grad or v.requires_grad
+    except AttributeError:
+        return False
+    return asked and all(isinstance(one, Tensor) for one in (q, k, v))
 
 
 def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, deterministic: bool) -> None:
