@@ -14,7 +14,7 @@ import torch
 from harness import operators
 from harness.operators.protocol import Problem, Sample, TensorSpec
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "int32": torch.int32}
 
 # Bit patterns, by bytes per element. The NaN has a payload that no arithmetic makes, in fp16 as well as in bf16.
 _INTEGER = {2: torch.int16, 4: torch.int32}

@@ -94,7 +94,8 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor of a launch. `dtype` is fp16, bf16 or fp32; `guard` the elements of the band before and after it."""
+    """One tensor of a launch. `dtype` is fp16, bf16, fp32 or int32; `guard` the elements of the band before and
+    after it."""
 
     shape: tuple[int, ...]
     dtype: str

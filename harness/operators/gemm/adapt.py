@@ -1,4 +1,5 @@
-"""A user's function, multiply(a, b) or multiply(a, b, bias), as one of tensors and scalars that returns c."""
+"""A user's function, multiply(a, b), multiply(a, b, bias) or multiply(a, b, offsets), as one of tensors and
+scalars that returns c."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def adapt(
 
     def call(tensors: Tensors, scalars: Scalars) -> dict[str, Any]:
         c = tensors["c"]
-        given = [tensors[each] for each in ("a", "b", "bias") if each in tensors]
+        given = [tensors[each] for each in ("a", "b", "bias", "offsets") if each in tensors]
         answer = function(*given, **({"out": c} if takes_out else {}))
         if answer is None and takes_out:
             return {"c": c}

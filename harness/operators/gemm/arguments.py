@@ -18,13 +18,20 @@ GUARD_ROWS = 256
 PAD = {"a": 16, "b": 32, "c": 48}
 """Guard columns after every row of a padded arena: no two matrices have the same stride, so that a kernel that takes
 one's for another's is found out."""
+PAD_ROWS = 3
+"""Guard rows behind the B of every group of a padded arena."""
 BLOCK_K = 64
 """Elements of k in a step of the main loop, where the tile says no other `block_k`."""
 
 
 def input_specs(problem: Problem) -> dict[str, TensorSpec]:
-    """a (m, k), b (n, k), and with an epilogue bias (n,)."""
+    """a (m, k), b (n, k), and with an epilogue bias (n,). With groups b is (groups, n, k), and offsets (groups,) says
+    behind which row each ends."""
     p = problem
+    if p.groups > 1:
+        b = TensorSpec((p.groups, p.n, p.k), p.dtype, GUARD_ROWS * (p.k + PAD["b"]), pad=(0, PAD_ROWS, PAD["b"]))
+        offsets = TensorSpec((p.groups,), "int32", GUARD_ROWS)
+        return {"a": _matrix("a", p.m, p.k, p.dtype), "b": b, "offsets": offsets}
     bias = {} if p.epilogue == "plain" else {"bias": TensorSpec((p.n,), p.dtype, GUARD_ROWS)}
     return {"a": _matrix("a", p.m, p.k, p.dtype), "b": _matrix("b", p.n, p.k, p.dtype), **bias}
 
@@ -82,14 +89,22 @@ class GemmArgs(ctypes.Structure):
     ]
 
 
-def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> GemmArgs:
+class GroupedArgs(GemmArgs):
+    """cuda_kernels/gemm/groups.cuh, field by field. Kernels that know no groups read what comes before."""
+
+    _fields_ = [("offsets", ctypes.c_void_p), ("b_group_stride", ctypes.c_int64), ("groups", ctypes.c_int32)]
+
+
+def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> GroupedArgs:
     """The arguments of a launch on these tensors; they hold no reference to them."""
     a, b, c = (tensors[name] for name in "abc")
-    bias = tensors.get("bias")
-    return GemmArgs(
+    bias, offsets = tensors.get("bias"), tensors.get("offsets")
+    rows, columns = (a.stride(0), b.stride(-2), c.stride(0)), (a.shape[0], b.shape[-2], a.shape[1])
+    groups = (b.stride(0), b.shape[0]) if offsets is not None else (b.shape[0] * b.stride(0), 1)
+    return GroupedArgs(
         *(tensor.data_ptr() if tensor is not None else None for tensor in (a, b, bias, c, workspace)),
-        *(tensor.stride(0) for tensor in (a, b, c)),
-        *(a.shape[0], b.shape[0], a.shape[1]),
+        *(*rows, *columns),
+        *(offsets.data_ptr() if offsets is not None else None, *groups),
     )
 
 
@@ -101,12 +116,12 @@ def sizes(problem: Problem) -> GemmArgs:
 def steps(problem: Problem, tile: Tile) -> int:
     """More steps than a loop of a right kernel takes in one call of its function: one for each tile of C, and one for
     each element of k, which the first rung takes one by one."""
-    tiles = -(-problem.m // tile.block_m) * -(-problem.n // tile.block_n)
+    tiles = (-(-problem.m // tile.block_m) + problem.groups - 1) * -(-problem.n // tile.block_n)
     return tiles * (problem.k + 2)
 
 
 def steps_of_any(problem: Problem) -> tuple[int, int]:
     """The same for a kernel of which nothing is known: in Triton one program that does all of the smallest tiles of
     tl.dot, in plain Python all products one by one."""
-    in_triton = -(-problem.m // 16) * -(-problem.n // 16) * (problem.k // 8 + 2)
+    in_triton = (-(-problem.m // 16) + problem.groups - 1) * -(-problem.n // 16) * (problem.k // 8 + 2)
     return in_triton, problem.m * problem.n * (problem.k + 2)

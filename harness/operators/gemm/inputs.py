@@ -12,7 +12,7 @@ from harness.operators.gemm.arguments import input_specs, scalars
 from harness.operators.gemm.problem import Problem
 from harness.operators.protocol import Sample
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "int32": torch.int32}
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones."""
 LARGEST_FP16 = 8192.0
@@ -73,7 +73,8 @@ out."""
 
 def sample(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, peer: bool = False) -> Sample:
     """Draws the inputs in the problem's dtype, contiguous. With GELU a is smaller by a power of two, so that sums are
-    about 1, where the function bends. Raises ValueError for an unknown distribution."""
+    about 1, where the function bends. The sizes of groups follow from seed and distribution. Raises ValueError for an
+    unknown distribution."""
     if distribution not in DISTRIBUTIONS:
         raise ValueError(f"distribution: got {distribution!r}, expected one of {', '.join(DISTRIBUTIONS)}")
     factors = dict(BEYOND_FP16.get(distribution, {})) if problem.dtype == "bf16" else {}
@@ -81,10 +82,28 @@ def sample(problem: Problem, distribution: str, seed: int, device: torch.device 
         factors["a"] = factors.get("a", 1.0) * 2.0 ** -round(math.log2(problem.k) / 2)
     tensors = {}
     for number, (name, spec) in enumerate(input_specs(problem).items()):
+        if name == "offsets":
+            own = len(DISTRIBUTIONS) * seed + list(DISTRIBUTIONS).index(distribution)
+            tensors[name] = offsets(problem, own).to(device)
+            continue
         generator = torch.Generator("cpu" if math.prod(spec.shape) <= CPU_LIMIT else device)
         generator.manual_seed(3 * seed + number)
         values = torch.randn(spec.shape, generator=generator, device=generator.device)
         if name != "bias":
-            values = DISTRIBUTIONS[distribution](name, values) * factors.get(name, 1.0)
+            rows = values.view(-1, spec.shape[-1])
+            values = DISTRIBUTIONS[distribution](name, rows).view(spec.shape) * factors.get(name, 1.0)
         tensors[name] = values.to(DTYPES[problem.dtype]).to(device)
     return Sample(distribution, seed, tensors, scalars(problem))
+
+
+def offsets(problem: Problem, seed: int) -> Tensor:
+    """Where each group's rows end: int32 (groups,), on the CPU. The load of experts is skewed: rows are drawn one by
+    one, and the group of rank r gets 1 / r of what the first one gets (Zipf's law), one row at least. The last ranks
+    get none, and the order of the ranks is random."""
+    generator = torch.Generator().manual_seed(seed)
+    busy = problem.busy_groups
+    shares = 1 / torch.arange(1.0, busy + 1)
+    drawn = torch.multinomial(shares, problem.m - busy, replacement=True, generator=generator)
+    rows = torch.zeros(problem.groups, dtype=torch.int64)
+    rows[:busy] = 1 + drawn.bincount(minlength=busy)
+    return rows[torch.randperm(problem.groups, generator=generator)].cumsum(0).int()

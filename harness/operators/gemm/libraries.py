@@ -10,6 +10,11 @@ CUBLAS = (ANCHOR, "cublaslt")
 """cuBLAS by torch.mm, and the best of cuBLASLt's heuristics by nvmath-python."""
 PEERS = (*CUBLAS, "inductor", "deep_gemm", "quack")
 """These; Inductor's Triton templates; DeepGEMM; quack, in CuTe DSL. The last three compile themselves."""
+TORCH_GROUPED = "torch_grouped"
+"""torch._grouped_mm, which takes groups."""
+GROUPED_RIVALS = (ANCHOR, TORCH_GROUPED)
+"""Of groups: torch.mm for each, and all by one call."""
+GROUPED = (*GROUPED_RIVALS, "deep_gemm")
 
 
 LIBRARIES = {

@@ -20,6 +20,9 @@ WHOLE_TILES = Limit(
     "m, n and k must be multiples of the tile (a rung marked general takes any)",
     lambda problem, tile: bool(problem.m % tile.block_m or problem.n % tile.block_n or problem.k % block_k(tile)),
 )
+ONE_PRODUCT = Limit(
+    "*", "it multiplies by one B: a problem may have no groups", lambda problem, tile: problem.groups > 1
+)
 POWER_OF_TWO = Limit(
     "triton",
     "Triton's tensors have powers of two for sizes: block_m, block_n and block_k must be such",
@@ -70,10 +73,15 @@ WARPGROUP_TILES = Limit(
         or tile.block_m * tile.block_n > 4096 * tile.warps
     ),
 )
-PLAIN = (WHOLE_TILES, POWER_OF_TWO)
+PLAIN = (ONE_PRODUCT, WHOLE_TILES, POWER_OF_TWO)
 MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
 _OF_WARPGROUPS = (WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
-WARPGROUPS = (POWER_OF_TWO, *_OF_WARPGROUPS, *(Limit("gluon", one.reason, one.applies) for one in _OF_WARPGROUPS))
+WARPGROUPS = (
+    ONE_PRODUCT,
+    POWER_OF_TWO,
+    *_OF_WARPGROUPS,
+    *(Limit("gluon", one.reason, one.applies) for one in _OF_WARPGROUPS),
+)
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""
 _TILE_EACH = Limit(
     "cuda",
@@ -95,6 +103,8 @@ _C_BESIDE_RINGS = Limit(
 )
 STAGED = (*WARPGROUPS, _C_BESIDE_RINGS, Limit("gluon", _C_BESIDE_RINGS.reason, _leaves_no_room_for_c))
 """Of rungs that store C by TMA."""
+GROUPS = tuple(limit for limit in STAGED if limit is not ONE_PRODUCT)
+"""Of rungs that take groups too."""
 PAIRS = tuple(
     Limit(
         f"gluon@{version}",
@@ -114,6 +124,7 @@ _FEW_ROWS = Limit(
     ),
 )
 SMALL_M = (
+    ONE_PRODUCT,
     POWER_OF_TWO,
     *(
         Limit(backend, one.reason, one.applies)

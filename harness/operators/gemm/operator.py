@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.operators.gemm import titles
 from harness.operators.gemm.ladders import ampere, hopper
-from harness.operators.gemm.libraries import ANCHOR, CUBLAS, LIBRARIES, PEERS
+from harness.operators.gemm.libraries import ANCHOR, CUBLAS, LIBRARIES, PEERS, TORCH_GROUPED
 from harness.operators.gemm.problem import Problem
 from harness.operators.protocol import Operator, deferred
 
@@ -40,11 +40,13 @@ OPERATOR = Operator(
     signature="multiply(a, b)",
     calling=(
         "multiply(a, b), with a of shape (m, k) and b of shape (n, k), fp16 or bf16, k contiguous; multiply(a, b, "
-        "bias), with bias of shape (n,), if the problem has an epilogue. It returns c of shape (m, n): a b^T, plus "
+        "bias), with bias of shape (n,), if the problem has an epilogue; multiply(a, b, offsets), with b of shape "
+        "(groups, n, k) and offsets int32 (groups,), the end of each group's rows, if it has groups. It returns c of "
+        "shape (m, n): a b^T, plus "
         "bias, through GELU in its tanh form if the problem says so, in the dtype of a or in fp32."
     ),
     benchmark=Problem.square(4096),
-    peers=PEERS,
+    peers=(*PEERS, TORCH_GROUPED),
     default_peers=CUBLAS,
     anchor=ANCHOR,
     peer=deferred("harness.operators.gemm.peers", "peer"),

@@ -30,6 +30,8 @@ def peer(name: str, problem: Problem) -> Peer:
         return lambda: {"c": bound()}
 
     label = "GELU by a kernel of its own" if problem.epilogue == "gelu" and name == "cublas" else ""
+    if problem.groups > 1 and name == "cublas":
+        label = "a product for each group, of sizes that the host knows"
     return Peer(bind, label)
 
 
@@ -37,6 +39,8 @@ def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
     import torch
 
     def make(tensors: Tensors) -> Bound:
+        if problem.groups > 1:
+            return _cublas_by_groups(tensors)
         a, b, bias, c = tensors["a"], tensors["b"].T, tensors.get("bias"), tensors["c"]
         if problem.out == "fp32":
             if bias is not None:
@@ -49,6 +53,28 @@ def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
         return lambda: torch.nn.functional.gelu(torch.addmm(bias, a, b, out=c), approximate="tanh")
 
     return make
+
+
+def _cublas_by_groups(tensors: Tensors) -> Bound:
+    import torch
+
+    a, c, ends = tensors["a"], tensors["c"], tensors["offsets"].tolist()
+    rows = map(slice, [0, *ends], ends)
+    products = [(a[own], b.T, c[own]) for own, b in zip(rows, tensors["b"], strict=True) if own.start < own.stop]
+
+    def call() -> Any:
+        for left, right, out in products:
+            torch.mm(left, right, out=out)
+        return c
+
+    return call
+
+
+def _torch_grouped(problem: Problem) -> Callable[[Tensors], Bound]:
+    if problem.groups == 1 or problem.dtype != "bf16" or problem.out != "same":
+        raise Unsupported("torch._grouped_mm is timed on groups in bf16: it has no kernel for other dtypes")
+    multiply = importlib.import_module("torch")._grouped_mm
+    return lambda tensors: lambda: multiply(tensors["a"], tensors["b"].mT, offs=tensors["offsets"])
 
 
 def _cublaslt(problem: Problem) -> Callable[[Tensors], Bound]:
@@ -98,6 +124,7 @@ def _inductor(problem: Problem) -> Callable[[Tensors], Bound]:
         c = a @ b.T if bias is None else torch.addmm(bias, a, b.T)
         return torch.nn.functional.gelu(c, approximate="tanh") if problem.epilogue == "gelu" else c
 
+    _require_one_product("inductor", problem)
     if problem.out == "fp32":
         raise Unsupported("Inductor's templates write the dtype of their inputs")
     torch._dynamo.reset()  # one problem per compilation: no shape is generalized over an earlier one
@@ -111,6 +138,8 @@ def _inductor(problem: Problem) -> Callable[[Tensors], Bound]:
 
 
 def _deep_gemm(problem: Problem) -> Callable[[Tensors], Bound]:
+    if problem.groups > 1:
+        raise Unsupported("DeepGEMM's groups begin at multiples of 128 rows; here they follow each other without gaps")
     _require_plain("deep_gemm", problem)
     if problem.dtype != "bf16":
         raise Unsupported("DeepGEMM multiplies bf16 and 8-bit floats; use bf16")
@@ -134,7 +163,13 @@ def _quack(problem: Problem) -> Callable[[Tensors], Bound]:
     return lambda tensors: lambda: multiply(tensors["a"], tensors["b"].T, out=tensors["c"])
 
 
+def _require_one_product(name: str, problem: Problem) -> None:
+    if problem.groups > 1:
+        raise Unsupported(f"{name} is timed on one product, not on groups")
+
+
 def _require_plain(name: str, problem: Problem) -> None:
+    _require_one_product(name, problem)
     if problem.epilogue != "plain" or problem.out != "same":
         raise Unsupported(f"{name} is timed on plain products in the dtype of their inputs")
 
@@ -145,4 +180,5 @@ _MAKERS: dict[str, Callable[[Problem], Callable[[Tensors], Bound]]] = {
     "inductor": _inductor,
     "deep_gemm": _deep_gemm,
     "quack": _quack,
+    "torch_grouped": _torch_grouped,
 }

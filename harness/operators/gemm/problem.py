@@ -1,6 +1,8 @@
-"""One matrix product, as plain data (standard library only).
+"""One matrix product, or products of groups of rows, as plain data (standard library only).
 
-C (m, n) = epilogue(A (m, k) B (n, k)^T): in A and in B the dimension k is contiguous, in C the dimension n.
+C (m, n) = epilogue(A (m, k) B (n, k)^T): in A and in B the dimension k is contiguous, in C the dimension n. With groups
+the rows of A and C are cut into as many, one after the other and without gaps, and each has a B of its own: B (groups,
+n, k), as experts have that get a share of a layer's tokens each. A group may have any number of rows, and none.
 """
 
 from __future__ import annotations
@@ -23,16 +25,18 @@ ALIGNED = 8
 """n and k are multiples of so many elements, so that rows are multiples of 16 bytes."""
 MULTIPROCESSORS = 132
 """Of an H100 and an H200: a cell of the tile tables tells problems of one wave from larger ones."""
-LARGEST_ON_A_CPU = {"m": 256, "n": 256, "k": 448}
+LARGEST_ON_A_CPU = {"m": 256, "n": 256, "k": 448, "groups": 8}
+EMPTY = 8
+"""Of so many groups one has no rows."""
 
 _SLUG = re.compile(
-    rf"gemm-m(\d{{1,10}})-n(\d{{1,10}})-k(\d{{1,10}})-({'|'.join(DTYPES)})(?:-({'|'.join(EPILOGUES[1:])}))?(?:-(fp32))?"
+    rf"gemm-m(\d{{1,10}})-n(\d{{1,10}})-k(\d{{1,10}})(?:-g(\d{{1,5}}))?-({'|'.join(DTYPES)})(?:-({'|'.join(EPILOGUES[1:])}))?(?:-(fp32))?"
 )
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One matrix product. `out` is the dtype of C."""
+    """One matrix product, or one for each of `groups`, which have `m` rows together. `out` is the dtype of C."""
 
     m: int
     n: int
@@ -40,6 +44,7 @@ class Problem:
     dtype: str = "bf16"
     epilogue: str = "plain"
     out: str = "same"
+    groups: int = 1
     operator: ClassVar[str] = "gemm"
     example: ClassVar[str] = "gemm-m4096-n4096-k4096-bf16"
     words: ClassVar[tuple[str, ...]] = ("gemm", *DTYPES, "fp32", *EPILOGUES[1:])
@@ -47,7 +52,7 @@ class Problem:
     tile_key: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        for name in ("m", "n", "k"):
+        for name in ("m", "n", "k", "groups"):
             require_int32(f"problem.{name}", getattr(self, name))
         for name in ("n", "k"):
             if getattr(self, name) % ALIGNED:
@@ -55,6 +60,10 @@ class Problem:
         for name, known in (("dtype", DTYPES), ("epilogue", EPILOGUES), ("out", OUTPUTS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"problem.{name}: got {getattr(self, name)!r}, expected one of {', '.join(known)}")
+        if self.groups > 1 and self.epilogue != "plain":
+            raise ValueError(f"problem.epilogue: got {self.epilogue!r}, expected plain for groups")
+        if self.groups > 1 and 2 * self.groups > self.m:
+            raise ValueError(f"problem.groups: got {self.groups}, expected at most half of m = {self.m}")
 
     @classmethod
     def square(cls, size: int, **rest: Any) -> Problem:
@@ -66,7 +75,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """2 m n k; the epilogue is not counted."""
+        """2 m n k; the epilogue is not counted, nor what fills up tiles."""
         return 2 * self.m * self.n * self.k
 
     @property
@@ -75,21 +84,31 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """A, B and the bias read once, C written once."""
+        """A, B and the bias read once, C written once; of the B of groups those that have rows."""
         bias = 0 if self.epilogue == "plain" else self.n
-        return 2 * (self.m * self.k + self.n * self.k + bias) + (4 if self.out == "fp32" else 2) * self.m * self.n
+        c_bytes = (4 if self.out == "fp32" else 2) * self.m * self.n
+        return 2 * (self.m * self.k + self.busy_groups * self.n * self.k + bias) + c_bytes
+
+    @property
+    def busy_groups(self) -> int:
+        """Groups that have rows."""
+        return self.groups - self.groups // EMPTY
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The shape; then few rows, one wave of tiles of 128x256, or many waves; then all."""
+        """The shape; then groups, few rows, one wave of tiles of 128x256, or many waves; then all."""
         waves = math.ceil(self.m / 128) * math.ceil(self.n / 256)
         kind = "few_rows" if self.m <= 64 else "one_wave" if waves <= MULTIPROCESSORS else "many_waves"
-        return f"m{self.m}-n{self.n}-k{self.k}", kind, "all"
+        if self.groups > 1:
+            kind = "groups"
+        return f"m{self.m}-n{self.n}-k{self.k}{self._groups}", kind, "all"
 
     @property
     def kernel(self) -> str:
         """What a kernel is compiled for: bf16 plain."""
-        return " ".join(filter(None, (self.dtype, self.epilogue, "fp32 output" if self.out == "fp32" else "")))
+        groups = "groups" if self.groups > 1 else ""
+        out = "fp32 output" if self.out == "fp32" else ""
+        return " ".join(filter(None, (self.dtype, self.epilogue, groups, out)))
 
     def is_ragged(self, tile: Tile) -> bool:
         """Whether the tile does not divide C."""
@@ -97,7 +116,7 @@ class Problem:
 
     def distance(self, other: Problem) -> tuple[float, bool]:
         """How unlike another problem is: in its sizes first, then in its dtype."""
-        sizes = sum(abs(math.log(getattr(self, name) / getattr(other, name))) for name in ("m", "n", "k"))
+        sizes = sum(abs(math.log(getattr(self, name) / getattr(other, name))) for name in ("m", "n", "k", "groups"))
         return sizes, self.dtype != other.dtype
 
     @property
@@ -111,10 +130,15 @@ class Problem:
 
     @cached_property
     def slug(self) -> str:
-        """A name safe for files and URLs: gemm-m4096-n4096-k4096-bf16, then -bias or -gelu, then -fp32."""
+        """A name safe for files and URLs: gemm-m4096-n4096-k4096-bf16, then -bias or -gelu, then -fp32; with -g32
+        behind the sizes for groups."""
         epilogue = "" if self.epilogue == "plain" else f"-{self.epilogue}"
         out = "" if self.out == "same" else f"-{self.out}"
-        return f"gemm-m{self.m}-n{self.n}-k{self.k}-{self.dtype}{epilogue}{out}"
+        return f"gemm-m{self.m}-n{self.n}-k{self.k}{self._groups}-{self.dtype}{epilogue}{out}"
+
+    @property
+    def _groups(self) -> str:
+        return f"-g{self.groups}" if self.groups > 1 else ""
 
     @classmethod
     def parse(cls, slug: str) -> Problem:
@@ -122,13 +146,14 @@ class Problem:
         if (found := _SLUG.fullmatch(slug)) is None:
             raise ValueError(
                 f"problem: got {slug!r}, expected a slug such as {cls.example}, with -bias or -gelu behind it and "
-                "-fp32 for an output in fp32"
+                "-fp32 for an output in fp32; -g32 behind the sizes for 32 groups"
             )
-        m, n, k, dtype, epilogue, out = found.groups()
-        return cls(int(m), int(n), int(k), dtype, epilogue or "plain", out or "same")
+        m, n, k, groups, dtype, epilogue, out = found.groups()
+        return cls(int(m), int(n), int(k), dtype, epilogue or "plain", out or "same", int(groups or 1))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """`groups` where there are several: rows of one product do not name it."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("groups", 1)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:

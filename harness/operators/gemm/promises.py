@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from harness.catalog.promises import FASTEST, Promise
-from harness.operators.gemm.libraries import ANCHOR, CUBLAS
+from harness.operators.gemm.libraries import ANCHOR, CUBLAS, GROUPED_RIVALS
 
 FLAGSHIP = "flagship"
 
+GROUPED = "grouped"
+
 _over_cublas = partial(Promise, theirs=FASTEST, rivals=CUBLAS)
+_over_best_peer = partial(Promise, theirs=FASTEST, rivals=GROUPED_RIVALS, experiment=GROUPED)
 
 
 def promises() -> tuple[Promise, ...]:
@@ -23,4 +26,6 @@ def promises() -> tuple[Promise, ...]:
         sustained("gemm_over_cublas_sustained", "cuda", technique=FLAGSHIP),
         sustained("gemm_triton_over_cublas_sustained", "triton"),
         sustained("gemm_gluon_over_cublas_sustained", "gluon"),
+        _over_best_peer("grouped_over_best_peer", "cuda", technique=GROUPED),
+        _over_best_peer("grouped_triton_over_best_peer", "triton"),
     )

@@ -9,6 +9,7 @@ on the way are found out, and so is a k tail that is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -59,17 +60,13 @@ class Expected:
 
 def exact(problem: Problem, sample: Sample) -> Expected:
     """What a sample should give."""
-    a, b, bias = (sample.tensors.get(name) for name in ("a", "b", "bias"))
-    assert a is not None
-    assert b is not None
+    a, bias = sample.tensors["a"], sample.tensors.get("bias")
     wide = None if bias is None else bias.double()
     c = torch.empty(problem.m, problem.n, dtype=torch.float64, device=a.device)
-    allowed, peak = (torch.empty(c.shape, dtype=torch.float32, device=a.device) for _ in range(2))
-    norms = a.float().norm(dim=1)[:, None] * b.float().norm(dim=1)
+    allowed, peak, norms = (torch.empty(c.shape, dtype=torch.float32, device=a.device) for _ in range(3))
     ulp, worst = torch.finfo(torch.float32).eps, 0.0
-    rows = max(1, CHUNK_BYTES // (8 * problem.n))
-    for start in range(0, problem.m, rows):
-        part = slice(start, start + rows)
+    for part, b in _products(problem, sample):
+        norms[part] = a[part].float().norm(dim=1)[:, None] * b.float().norm(dim=1)
         total = torch.zeros(len(a[part]), problem.n, dtype=torch.float64, device=a.device)
         largest = norms[part].double() * (USUAL / math.sqrt(problem.k))
         for columns in torch.arange(problem.k, device=a.device).tensor_split(min(PREFIXES, problem.k // GROUP)):
@@ -86,6 +83,16 @@ def exact(problem: Problem, sample: Sample) -> Expected:
         careful = _careful(problem, a[part], b, bias)
         worst = max(worst, ((careful - c[part]).abs() / norms[part]).nan_to_num(0.0).max().item())
     return Expected(sample, c, allowed, peak, norms, worst)
+
+
+def _products(problem: Problem, sample: Sample) -> Iterator[tuple[slice, Tensor]]:
+    """Rows and the b that they are multiplied by: those of a group, CHUNK_BYTES of sums at a time."""
+    b, offsets = sample.tensors["b"], sample.tensors.get("offsets")
+    begin, most = 0, max(1, CHUNK_BYTES // (8 * problem.n))
+    for end, own in ((problem.m, b),) if offsets is None else zip(offsets.tolist(), b, strict=True):
+        for start in range(begin, end, most):
+            yield slice(start, min(start + most, end)), own
+        begin = end
 
 
 def finish(problem: Problem, total: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The 26 shapes of the scorecard, in bf16. Standard library only."""
+"""The shapes of the scorecard, in bf16: 26 of one product, and those of groups. Standard library only."""
 
 from __future__ import annotations
 
@@ -22,3 +22,13 @@ SHORT_AND_LONG = (
 )
 """Few and many steps of the main loop for each tile."""
 SHAPES = (*map(Problem.square, SQUARES), *(Problem(*sizes) for sizes in (*MODELS, *FEW_ROWS, *SHORT_AND_LONG)))
+
+LAYERS = (
+    *((8, n, k) for n, k in ((4096, 7168), (7168, 2048))),
+    *((32, n, k) for n, k in ((4096, 7168), (7168, 2048))),
+    *((128, n, k) for n, k in ((1536, 2048), (2048, 768))),
+)
+"""Experts on one GPU, and the two products of their layers: what goes in, and what comes out."""
+TOKENS = (4096, 32_768)
+"""Rows of all experts together."""
+GROUPED_SHAPES = tuple(Problem(m, n, k, groups=groups) for groups, n, k in LAYERS for m in TOKENS)

@@ -34,6 +34,7 @@ THEMES = {
         "tile_192": "Tile of 128 x 192",
         "stream_k": "Steps of the last tiles shared",
         "square_waves": "Waves that cover a square",
+        "grouped": "Groups of rows",
     },
     "The whole kernel": {"flagship": "Flagship"},
 }
@@ -45,10 +46,14 @@ LABELS = {
     "inductor": "Inductor’s Triton templates",
     "deep_gemm": "DeepGEMM",
     "quack": "quack",
+    "torch_grouped": "torch._grouped_mm",
     "torch_mm": "torch.mm",
     "gemm": "the flagship of matrix products",
     "gemm_triton": "matrix products in core Triton",
     "gemm_gluon": "matrix products in Gluon",
+    "grouped": "products of groups in CUDA",
+    "grouped_triton": "products of groups in core Triton",
+    "best_peer": "the faster of torch._grouped_mm and torch.mm for each group",
     "cublas_sustained": "cuBLAS, sustained",
 }
 
@@ -59,7 +64,8 @@ def problem_title(problem: Problem) -> str:
     sizes = f"{problem.m} cubed" if square else f"{problem.m} x {problem.n} x {problem.k}"
     epilogue = {"plain": "", "bias": ", bias", "gelu": ", bias and GELU"}[problem.epilogue]
     out = ", fp32 output" if problem.out == "fp32" else ""
-    return f"{sizes}  ({problem.dtype}{epilogue}{out})"
+    groups = f", {problem.groups} groups" if problem.groups > 1 else ""
+    return f"{sizes}  ({problem.dtype}{epilogue}{out}{groups})"
 
 
 def problem_order(problem: Problem) -> tuple[bool, int, int, int, str]:

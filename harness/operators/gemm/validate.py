@@ -55,12 +55,13 @@ def _check(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:
         raise ValueError(f"{name}.requires_grad: got True, expected False (forward only); pass {name}.detach()")
     if tensor.stride(-1) != 1:
         raise ValueError(f"{name}.stride(-1): got {tensor.stride(-1)}, expected 1; pass {name}.contiguous()")
-    if tensor.dim() == 2 and tensor.shape[0] > 1:
-        elements = ALIGNMENT // tensor.element_size()
-        if tensor.stride(0) < tensor.shape[1] or tensor.stride(0) % elements:
+    elements = ALIGNMENT // tensor.element_size()
+    for dim in range(tensor.dim() - 1):
+        step, least = tensor.stride(dim), tensor.shape[dim + 1] * tensor.stride(dim + 1)
+        if tensor.shape[dim] > 1 and (step < least or step % elements):
             raise ValueError(
-                f"{name}.stride(0): got {tensor.stride(0)}, expected a multiple of {elements} ({ALIGNMENT} bytes), "
-                f"{tensor.shape[1]} or more; pass {name}.contiguous()"
+                f"{name}.stride({dim}): got {step}, expected a multiple of {elements} ({ALIGNMENT} bytes), {least} or "
+                f"more; pass {name}.contiguous()"
             )
     if tensor.device.type != "meta" and tensor.data_ptr() % ALIGNMENT:
         raise ValueError(

@@ -4,6 +4,7 @@ spills."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,24 @@ def test_triton_programs_that_share_a_tile_add_up(name: str, problem: Problem) -
     assert children.call(in_interpreter, name, problem, environment=environment) == (True, None)
 
 
+GROUPS = (Problem(300, 136, 136, "fp16", groups=9), Problem(40, 264, 72, "fp16", out="fp32", groups=16))
+"""One group with more rows than a tile has, and many with a few."""
+
+
+@pytest.mark.parametrize("problem", [*GROUPS, replace(GROUPS[0], dtype="bf16")], ids=lambda problem: problem.slug)
+def test_groups_are_right_in_cuda(problem: Problem) -> None:
+    loaded = library("grouped", problem)
+    for seed in IN_TURN:
+        found = gate.gate(launcher(loaded, problem, seed), problem, device="cpu", repeats=1, padded=True)
+        assert found.passed, (seed, found.reason)
+
+
+@pytest.mark.parametrize("problem", GROUPS, ids=lambda problem: problem.slug)
+def test_groups_are_right_in_triton(problem: Problem) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    assert children.call(in_interpreter, "grouped", problem, environment=environment) == (True, None)
+
+
 CELLS = [
     (technique, backend, arch)
     for backend in techniques.LANGUAGES
@@ -137,7 +156,19 @@ CELLS = [
     ("technique", "backend", "arch"), CELLS, ids=lambda word: word.name if isinstance(word, Technique) else word
 )
 def test_it_compiles_to_its_instruction_without_spills(technique: Technique, backend: str, arch: str) -> None:
-    cell = case(technique, backend, Problem.square(4096))
+    compiles(technique, backend, arch, Problem.square(4096))
+
+
+@pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
+@pytest.mark.parametrize("backend", techniques.LANGUAGES)
+def test_groups_compile_without_spills(backend: str) -> None:
+    grouped = techniques.get("gemm/grouped")
+    if sources.has_series(backend, grouped.path):
+        compiles(grouped, backend, "sm_90a", Problem(4096, 1536, 2048, groups=128))
+
+
+def compiles(technique: Technique, backend: str, arch: str, problem: Problem) -> None:
+    cell = case(technique, backend, problem)
     found = children.call(survey.inspect_one, cell, arch, "bundled", environment=build.environment_of(cell))
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == technique.mma

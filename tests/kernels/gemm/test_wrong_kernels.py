@@ -54,6 +54,8 @@ TWO_TILES_EACH = "m512-n256-k448-fp16"
 SHARED_STEPS = "m136-n640-k576-fp16"
 """Three tiles of two workers, which are pairs of blocks."""
 ONE_TILE_SHARED = "m136-n136-k1032-fp16"
+GROUPS = "m300-n136-k72-g9-fp16"
+"""One of them is empty, one has more than a tile."""
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
@@ -382,6 +384,78 @@ WRONG = (
         "next(worker)",
         "output_written_twice",
         SHARED_STEPS,
+    ),
+    Wrong(
+        "tail_over_the_next_group",
+        "grouped",
+        "groups.cuh",
+        "kept = kept < C_ROWS ? kept : C_ROWS;",
+        "kept = C_ROWS;",
+        "output_written_twice",
+        GROUPS,
+    ),
+    Wrong(
+        "b_of_the_next_group",
+        "grouped",
+        "hopper/grouped.cu",
+        "at.tile.col, at.group}",
+        "at.tile.col, at.group + 1}",
+        "max_error",
+        GROUPS,
+    ),
+    Wrong(
+        "b_of_the_first_group",
+        "grouped",
+        "hopper/grouped.cu",
+        "at.tile.col, at.group}",
+        "at.tile.col, 0}",
+        "max_error",
+        GROUPS,
+    ),
+    Wrong(
+        "b_of_groups_without_gaps",
+        "grouped",
+        "groups.cuh",
+        "grouped.b_group_stride * ELEMENT_BYTES",
+        "args.n * args.b_stride * ELEMENT_BYTES",
+        OUT,
+        GROUPS,
+    ),
+    Wrong(
+        "ends_taken_for_beginnings",
+        "grouped",
+        "groups.cuh",
+        "ld_global<int32_t>(params.offsets + group)",
+        "group == 0 ? 0 : ld_global<int32_t>(params.offsets + group - 1)",
+        UNWRITTEN,
+        GROUPS,
+    ),
+    Wrong(
+        "groups_end_with_an_empty_one",
+        "grouped",
+        "groups.cuh",
+        "      last += ",
+        "      if (begin == end) return false;\n      last += ",
+        UNWRITTEN,
+        GROUPS,
+    ),
+    Wrong(
+        "groups_begin_at_whole_tiles",
+        "grouped",
+        "groups.cuh",
+        "tile.row += begin;",
+        "tile.row += ceil_div(begin, BLOCK_M) * BLOCK_M;",
+        UNWRITTEN,
+        GROUPS,
+    ),
+    Wrong(
+        "last_tile_of_a_group_left_out",
+        "grouped",
+        "groups.cuh",
+        "ceil_div(end - begin, BLOCK_M) * ceil_div(args.n, BLOCK_N);",
+        "(end - begin) / BLOCK_M * ceil_div(args.n, BLOCK_N);",
+        UNWRITTEN,
+        GROUPS,
     ),
 )
 

@@ -31,6 +31,7 @@ RUNGS = GEMM.techniques
         "gemm-m1-n264-k8-fp16-bias",
         "gemm-m16-n8-k8-fp16-gelu-fp32",
         "gemm-m8-n8-k8-bf16-fp32",
+        "gemm-m64-n8-k8-g32-bf16-fp32",
     ],
 )
 def test_a_slug_names_a_problem(slug: str) -> None:
@@ -44,6 +45,8 @@ def test_a_slug_names_a_problem(slug: str) -> None:
         ("gemm-m16-n16-k16", "expected a slug such as gemm-m4096-n4096-k4096-bf16"),
         ("gemm-m16-n16-k12-bf16", "problem.k: got 12, expected a multiple of 8"),
         ("gemm-m0-n16-k16-bf16", "problem.m: got 0, expected a positive integer"),
+        ("gemm-m16-n16-k16-g9-bf16", "problem.groups: got 9, expected at most half of m = 16"),
+        ("gemm-m16-n16-k16-g2-bf16-bias", "problem.epilogue: got 'bias', expected plain for groups"),
     ],
 )
 def test_a_slug_that_is_none_is_refused_with_what_is_wrong(slug: str, words: str) -> None:
@@ -191,7 +194,7 @@ def test_a_tile_is_declined_with_its_reason(name: str, tile: Tile, reason: str |
 
 def test_the_scorecard_has_26_shapes() -> None:
     assert len(set(SHAPES)) == len(SHAPES) == 26
-    assert {promise.experiment for promise in GEMM.promises()} == {"grid", "sustained"}
+    assert {promise.experiment for promise in GEMM.promises()} == {"grid", "sustained", "grouped"}
     assert experiments.load("grid").problems == SHAPES
     assert set(experiments.load("sustained").problems) < set(SHAPES)
 
@@ -215,7 +218,10 @@ def test_notes_predict_and_type_no_numbers() -> None:
         assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), technique.name
 
 
+SLUGS = ("gemm-m64-n64-k64-bf16", "gemm-m1-n8-k8-fp16-gelu", "gemm-m64-n8-k8-g4-bf16")
+
+
 def test_pages_call_problems_by_their_sizes() -> None:
-    titles = [GEMM.problem_title(Problem.parse(slug)) for slug in ("gemm-m64-n64-k64-bf16", "gemm-m1-n8-k8-fp16-gelu")]
-    assert titles == ["64 cubed  (bf16)", "1 x 8 x 8  (fp16, bias and GELU)"]
+    titles = [GEMM.problem_title(Problem.parse(slug)) for slug in SLUGS]
+    assert titles == ["64 cubed  (bf16)", "1 x 8 x 8  (fp16, bias and GELU)", "64 x 8 x 8  (bf16, 4 groups)"]
     assert sorted(SHAPES, key=GEMM.problem_order)[0] == Problem.square(16_384)

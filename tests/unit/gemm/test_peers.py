@@ -16,6 +16,7 @@ from harness.operators.gemm import libraries, peers
 from harness.operators.gemm.problem import Problem
 
 PROBLEM = Problem(64, 64, 128)
+GROUPS = Problem(64, 64, 128, groups=9)
 
 
 class Matmul:
@@ -71,12 +72,23 @@ def test_a_library_that_compiles_itself_says_how_long_its_first_launch_took(monk
     assert gates.gate(quack.launch, PROBLEM, distributions=("normal",), device="cpu", peer=True).passed
 
 
+@pytest.mark.parametrize("backend", libraries.GROUPED_RIVALS)
+def test_a_library_multiplies_groups(backend: str) -> None:
+    library = build.PeerVariant(build.Case("peers", None, backend, GROUPS, None))
+    assert gates.gate(library.launch, GROUPS, device="cpu", peer=True, padded=True).passed
+
+
 @pytest.mark.parametrize(
     ("backend", "problem", "words"),
     [
         ("cublaslt", replace(PROBLEM, epilogue="bias"), "plain products"),
         ("deep_gemm", replace(PROBLEM, dtype="fp16"), "use bf16"),
         ("inductor", replace(PROBLEM, out="fp32"), "the dtype of their inputs"),
+        ("inductor", GROUPS, "one product"),
+        ("quack", GROUPS, "one product"),
+        ("deep_gemm", GROUPS, "multiples of 128 rows"),
+        ("torch_grouped", PROBLEM, "timed on groups"),
+        ("torch_grouped", replace(GROUPS, dtype="fp16"), "no kernel for other dtypes"),
     ],
 )
 def test_a_library_declines_what_it_cannot(backend: str, problem: Problem, words: str) -> None:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import EIGHT_BY_EIGHT, MMA, ONE_ELEMENT, ONE_STAGE, PLAIN, POWER_OF_TWO, RING
+from harness.operators.gemm.limits import (
+    EIGHT_BY_EIGHT,
+    MMA,
+    ONE_ELEMENT,
+    ONE_PRODUCT,
+    ONE_STAGE,
+    PLAIN,
+    POWER_OF_TWO,
+    RING,
+)
 
 LADDER = Ladder(
     "ampere",
@@ -20,7 +29,7 @@ TECHNIQUES = LADDER.rungs(
         "one thread for each element of C, every factor from global memory",
         mma="fma",
         tile={0: Tile(32, 32, 1, 32)},
-        limits=(POWER_OF_TWO, ONE_ELEMENT),
+        limits=(ONE_PRODUCT, POWER_OF_TWO, ONE_ELEMENT),
         general=True,
     ),
     Technique(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import CHOOSES, PAIRS, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import CHOOSES, GROUPS, PAIRS, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
 
 LADDER = Ladder(
     "hopper",
@@ -191,6 +191,15 @@ TECHNIQUES = LADDER.rungs(
         mma="wgmma",
         grid={"cuda": ()},
         limits=CHOOSES,
+        general=True,
+    ),
+    Technique(
+        "grouped",
+        "hopper",
+        "one launch for groups of rows, each with a B of its own: blocks walk the tiles of all groups",
+        builds_on=("tma_store_epilogue",),
+        mma="wgmma",
+        limits=GROUPS,
         general=True,
     ),
 )
