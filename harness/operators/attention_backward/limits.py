@@ -65,6 +65,12 @@ TWO_DQ_BUFFERS = Limit(
     f"with 64 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: buffers(problem, tile) + 64 * 1024 > SHARED_MEMORY_BYTES,
 )
+DQ_WORKSPACE = Limit(
+    "cuda",
+    "the sums of dQ lie in the workspace, of less than 2^31 bytes: batch * heads * (seq_q + 256) * head_dim must be at "
+    "most 500 million",
+    lambda problem, tile: problem.batch * problem.heads * (problem.seq_q + 256) * problem.head_dim > 500_000_000,
+)
 GRID = Limit(
     "cuda",
     "blocks are numbered by head and batch: at most 65535 of each",

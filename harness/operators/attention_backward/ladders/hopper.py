@@ -8,6 +8,7 @@ from __future__ import annotations
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.attention_backward.limits import (
     DQ_BUFFER,
+    DQ_WORKSPACE,
     GENERAL,
     MMA,
     RING,
@@ -161,6 +162,16 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("mask_apart",),
         mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
+        "last_adder",
+        "hopper",
+        "the block that adds last to a tile of dQ converts it, out of L2, and leaves zeros for the next launch",
+        builds_on=("longest_first",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS, DQ_WORKSPACE),
         general=True,
         repeats=False,
     ),
