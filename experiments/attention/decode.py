@@ -11,7 +11,7 @@ if __name__ == "__main__":
 from itertools import product
 
 from harness.catalog.entries import Experiment
-from harness.catalog.techniques import reference_tile
+from harness.catalog.techniques import get, reference_tile
 from harness.operators.attention import waves
 from harness.operators.attention.ladders.decode import TECHNIQUES
 from harness.operators.attention.problem import Problem
@@ -19,7 +19,8 @@ from harness.operators.attention.problem import Problem
 LARGEST_BYTES = 4 * 2**30
 """Of a problem: an exact result of a larger one takes longer than all the timing."""
 ALONE = Problem(1, 32, 8, 1, 8192, 128, "bf16")
-"""On which every rung of the ladder is timed. The flagship is on all, at the tile that `flash_attention` takes."""
+"""On which every rung of the ladder is timed, and what it starts from. The flagship is on all problems, at the tile that
+`flash_attention` takes."""
 
 
 def problems() -> tuple[Problem, ...]:
@@ -29,16 +30,17 @@ def problems() -> tuple[Problem, ...]:
     return tuple(one for one in all_of_them if one.bytes <= LARGEST_BYTES)
 
 
+BEFORE = get("attention/general_shapes")
 *RUNGS, FLAGSHIP = TECHNIQUES
 EXPERIMENT = Experiment(
     name="decode",
     problems=problems(),
     techniques=(),
-    backends=("cuda", "triton", "gluon"),
+    backends=("cuda", "triton"),
     peers=("sdpa_cudnn", "sdpa_flash", "fa3"),
     distributions=("normal",),
     cells=(
-        *((ALONE, rung.name, reference_tile(rung, ALONE.head_dim)) for rung in RUNGS),
+        *((ALONE, rung.name, reference_tile(rung, ALONE.head_dim)) for rung in (BEFORE, *RUNGS)),
         *((one, FLAGSHIP.name, waves.decode_tile(one)) for one in problems()),
     ),
     one_group=True,
