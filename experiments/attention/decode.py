@@ -19,8 +19,8 @@ from harness.operators.attention.problem import Problem
 LARGEST_BYTES = 4 * 2**30
 """Of a problem: an exact result of a larger one takes longer than all the timing."""
 ALONE = Problem(1, 32, 8, 1, 8192, 128, "bf16")
-"""On which every rung of the ladder is timed, and what it starts from. The flagship is on all problems, at the tile that
-`flash_attention` takes."""
+"""On which every rung of the ladder is timed, and what it starts from. The flagship is on all problems, at the tile
+that `flash_attention` takes."""
 
 
 def problems() -> tuple[Problem, ...]:
