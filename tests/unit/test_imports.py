@@ -105,6 +105,7 @@ ROOMS = {
             *("triton_kernels.gemm.specialization", "triton_kernels.gemm.epilogue", "triton_kernels.gemm.gluon_tiles"),
             "triton_kernels.gemm.groups",
             *("triton_kernels.attention_backward.specialization", "triton_kernels.attention_backward.row_sums"),
+            "triton_kernels.attention_backward.gluon_warpgroups",
         ),
     ),
     "harness.operators": Row(

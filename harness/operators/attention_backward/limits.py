@@ -71,6 +71,14 @@ DQ_WORKSPACE = Limit(
     "most 500 million",
     lambda problem, tile: problem.batch * problem.heads * (problem.seq_q + 256) * problem.head_dim > 500_000_000,
 )
+GLUON_TILE = Limit(
+    "gluon",
+    "two warpgroups have 64 keys each and halve a tile of dQ of 8192 numbers: block_n must be 128, warps 8, and "
+    "block_m * head_dim 8192",
+    lambda problem, tile: (tile.block_n, tile.warps, tile.block_m * problem.head_dim) != (128, 8, 8192),
+)
+GLUON_RING = Limit("gluon", RING.reason, RING.applies)
+GLUON_DQ_BUFFER = Limit("gluon", DQ_BUFFER.reason, DQ_BUFFER.applies)
 GRID = Limit(
     "cuda",
     "blocks are numbered by head and batch: at most 65535 of each",
@@ -81,5 +89,6 @@ DQ_OFFSETS = Limit(
     "the sums of dQ have int32 offsets in a head: seq_q * head_dim must be at most 2^31 - 16384",
     lambda problem, tile: problem.seq_q * problem.head_dim > 2**31 - 16_384,
 )
+GLUON = (GLUON_TILE, GLUON_RING, GLUON_DQ_BUFFER)
 GENERAL = (HEAD_DIM, POWER_OF_TWO, TILE_ROWS, WARP_KEYS, GRID, DQ_OFFSETS)
 MMA = (*GENERAL, TWO_STAGES, WARP_GRID, SHARED_MEMORY)
