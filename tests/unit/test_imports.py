@@ -69,6 +69,10 @@ FILES = (
     Row(("harness/operators/attention/claims",), ("harness.operators.attention", "harness.expressibility.claims")),
     Row(("harness/operators/gemm/claims",), ("harness.operators.gemm", "harness.expressibility")),
     Row(
+        ("harness/operators/attention_backward/claims",),
+        ("harness.operators.attention_backward", "harness.expressibility.claims"),
+    ),
+    Row(
         ("triton_kernels/gemm/hopper/flagship.py", "triton_kernels/gemm/gluon/hopper/flagship.py"),
         ("torch", "triton", "triton_kernels.gemm", "triton_kernels.attention.gluon_warpgroups"),
     ),

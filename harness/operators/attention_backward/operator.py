@@ -3,6 +3,7 @@ called."""
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from pathlib import Path
 
@@ -71,4 +72,5 @@ OPERATOR = Operator(
     problem_title=problem_title,
     problem_order=problem_order,
     promises=deferred(f"{HERE}.promises", "promises"),
+    claims=partial(importlib.import_module, f"{HERE}.claims"),
 )
