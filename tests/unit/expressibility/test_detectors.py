@@ -20,6 +20,7 @@ from harness.operators.attention.claims import (
     shared_memory,
     tlx,
 )
+from harness.operators.attention_backward import claims as backward
 
 WITH, WITHOUT = True, False
 TTGIR_LOOP = """
@@ -112,6 +113,8 @@ IN_REGISTERS = f"{PRODUCT}{{%r2}}, %rd1"
 MMA = "mma.sync.aligned.m16n8k16 {{ %r1, %r2 }}, {{ %r3, %r4, %r9, %r10 }}, {{ %r{}, %r{} }}, {{ %r1, %r2 }};"
 LDSM, HMMA = "LDSM.16.M88.4 R{}, [R1]", "HMMA.16816.F32 R40, R36, R{}, R40"
 IN_ROLE = "partition0("
+ACQUIRE, RELEASE = "ld.global.gpu.acquire.b32 %r1, [%rd1];", "atom.global.gpu.release.exch.b32 %r1, [%rd1], %r2;"
+ADD, DOT_90 = "red.global.gpu.relaxed.add.v4.f32 [%rd2], {%r1};", "%d = ttng.warp_group_dot %p, %v"
 DEPBAR = "WARPGROUP.DEPBAR.LE gsb0"
 GDESC = "HGMMA.64x64x16.F32 R24, gdesc[UR8], R24"
 
@@ -210,6 +213,18 @@ def bulk_load(modifier: str = "") -> str:
         (plain.BRANCH, "@%p1 bra $L1;", "bra.uni $L1;"),
         (plain.PRODUCTS, "HMMA.16816.F32", "HFMA2.MMA R1"),
         (beyond.RELEASED, "red.release.gpu.add; atom.acquire.gpu.cas", "red.relaxed.gpu.add; atom.acquire.gpu.cas"),
+        (backward.IN_TURN, lines(ACQUIRE, ADD, RELEASE), lines(ACQUIRE, RELEASE, ADD)),
+        (
+            backward.STRAIGHT_FROM_EXP2,
+            lines("math.exp2 %1", DOT_90, DOT_90, "ttg.local_alloc %2"),
+            lines("math.exp2 %1", "ttg.local_alloc %2", DOT_90, DOT_90),
+        ),
+        (
+            backward.BEFORE_THE_NEXT,
+            lines("ttng.async_tma_store_wait", "ttng.async_tma_reduce", "scf.yield"),
+            lines("ttng.async_tma_reduce", "ttng.async_tma_store_wait", "scf.yield"),
+        ),
+        (backward.WRITTEN, "cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;"),
         (beyond.SCALED, "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale", "tcgen05.mma.cta_group::1.kind::f8f6f4"),
     ],
 )

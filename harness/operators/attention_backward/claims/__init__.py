@@ -255,8 +255,8 @@ _OF_TRITON = (
         "vector_atomics",
         "triton",
         "automatic",
-        "An atomic addition of a tile whose rows are contiguous takes four numbers at a time. Up to 3.8 it also returns "
-        "what was there (atom), which nothing asked for; 3.9 has red.",
+        "An atomic addition of a tile whose rows are contiguous takes four numbers at a time. Up to 3.8 it also "
+        "returns what was there (atom), which nothing asked for; 3.9 has red.",
         (
             Proof(
                 "vector_atomics",
