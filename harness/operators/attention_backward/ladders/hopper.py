@@ -177,6 +177,17 @@ TECHNIQUES = LADDER.rungs(
         repeats=False,
     ),
     Technique(
+        "early_launch",
+        "hopper",
+        "programmatic dependent launch: blocks set up and ask for K and V while the kernel before them computes D",
+        builds_on=("last_adder",),
+        builds_on_in={"triton": "longest_first"},
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS, DQ_WORKSPACE),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "deterministic",
         "hopper",
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
