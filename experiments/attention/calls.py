@@ -38,6 +38,7 @@ EXPERIMENT = Experiment(
     peers=("flash_attention", "sdpa_cudnn", "fa3"),
     modes=("idle",),
     distributions=("normal",),
+    one_group=True,
 )
 
 if __name__ == "__main__":

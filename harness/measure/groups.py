@@ -56,12 +56,9 @@ def rivals(case: Case) -> object:
 
 
 def groups(
-    cases: Sequence[Case],
-    milliseconds: Mapping[Case, float],
-    together: Callable[[Case], object] = twins,
-    largest: int = LARGEST,
+    cases: Sequence[Case], milliseconds: Mapping[Case, float], together: Callable[[Case], object] = twins
 ) -> list[list[Case]]:
-    """Fills groups of at most `largest` - 1 (the anchor comes on top) within SPREAD, slowest group first.
+    """Fills groups of at most LARGEST - 1 (the anchor comes on top) within SPREAD, slowest group first.
 
     What is equal by `together` stays together where SPREAD allows. The fastest group comes last, so that the anchor's
     newest row is from the group that the headline ratios are about.
@@ -71,11 +68,11 @@ def groups(
         related.setdefault(together(case), []).append(case)
     units: list[list[Case]] = []
     for unit in related.values():
-        units += [unit] if _fits(unit, milliseconds, largest) else [[case] for case in unit]
+        units += [unit] if _fits(unit, milliseconds) else [[case] for case in unit]
     units.sort(key=lambda unit: min(milliseconds[case] for case in unit))
     filled: list[list[Case]] = []
     for unit in units:
-        group = next((group for group in filled if _fits([*group, *unit], milliseconds, largest)), None)
+        group = next((group for group in filled if _fits([*group, *unit], milliseconds)), None)
         if group is None:
             filled.append(group := [])
         group += unit
@@ -124,6 +121,6 @@ def _is_best_tile(case: Case) -> bool:
     return case.tile != techniques.reference_tile(techniques.at(case.technique, case.problem), case.problem.tile_key)
 
 
-def _fits(cases: Sequence[Case], milliseconds: Mapping[Case, float], largest: int) -> bool:
+def _fits(cases: Sequence[Case], milliseconds: Mapping[Case, float]) -> bool:
     times = [milliseconds[case] for case in cases]
-    return len(cases) < largest and max(times) <= SPREAD * min(times)
+    return len(cases) < LARGEST and max(times) <= SPREAD * min(times)

@@ -304,9 +304,9 @@ class Run:
             anchor, variables = anchor_of(here), self.variables(here)
             milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
             members = [case for case in here if case != anchor]
-            largest = len(here) + 1 if self.one_group else groups.LARGEST
             for needed, split in groups.environments(members, variables) or [({}, [])]:
-                for group in groups.groups(split, milliseconds, self.together, largest) or [[]]:
+                found = [split] if self.one_group else groups.groups(split, milliseconds, self.together)
+                for group in found or [[]]:
                     self.time_group([anchor, *group] if anchor else group, needed, mode)
             if not self.one_group:
                 self.time_finals(here, anchor, mode)

@@ -26,7 +26,6 @@ def test_groups_hold_twins_together_within_a_factor_of_four() -> None:
     assert [twins[0]] in groups.groups(twins, milliseconds)
     many = [case(name, "cuda") for name in "abcdefghijklmnopqrstu"]
     assert max(map(len, groups.groups(many, dict.fromkeys(many, 1.0)))) == groups.LARGEST - 1
-    assert groups.groups(many, dict.fromkeys(many, 1.0), largest=len(many) + 1) == [many]
 
 
 def test_a_case_that_needs_no_environment_joins_the_cuda_twins() -> None:

@@ -25,7 +25,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment, Technique, Tile
 from harness.machine import environment
-from harness.measure import process, runner, session, worker
+from harness.measure import groups, process, runner, session, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
@@ -361,7 +361,10 @@ def test_a_kernel_is_compiled_once_in_a_run() -> None:
     assert asked == [["right"], ["right_too"]]
 
 
-def test_an_experiment_of_one_group_times_all_of_it_in_every_process(tmp_path: Path) -> None:
+def test_an_experiment_of_one_group_times_all_of_it_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "SPREAD", 1.0)  # though no two take equally long
     what = experiment("right", "right_too", peers=("sdpa_flash",), one_group=True)
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=2)
     timings = [row for row in rows if row["kind"] == "timing"]
