@@ -65,8 +65,8 @@ def update(
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Brings the lock up to date for these techniques. Programs whose rows are of this checkout's source are entered as
-    their rows say. Those of another source are compiled, kernel by kernel, and the lock is written after each kernel,
-    so that an interrupted call costs one kernel."""
+    their rows say. Those of another source that launches alike are compiled, kernel by kernel, and the lock is written
+    after each kernel, so that an interrupted call costs one kernel."""
     kernels, outcome, wanted = lock.read(path), Outcome(), set(names)
     moved: list[tuple[Kernel, dict[Program, tuple[str, str]]]] = []
     for key, programs in measured(rows).items():
@@ -87,7 +87,10 @@ def update(
             if kernel.cells:
                 kernels[key] = kernel
             continue
-        moved.append((Kernel(*key, sources={now: host, **known.sources}), programs))
+        kernel = Kernel(*key, sources={now: host, **{one: its for one, its in known.sources.items() if its == host}})
+        kernel.cells = {(tile, sass): problem for (problem, tile), (one, sass) in programs.items() if one == now}
+        alike = {program: made for program, made in programs.items() if made[0] != now and made[0] in kernel.sources}
+        moved.append((kernel, alike))
     path.write_text(lock.text(kernels.values()))
     total = sum(len(programs) for _, programs in moved)
     for kernel, programs in moved:

@@ -174,6 +174,19 @@ def test_machine_code_that_one_program_lost_vouches_for_none(
     assert kernel.cells == {}
 
 
+def test_what_another_source_launched_otherwise_is_not_compiled(
+    tmp_path: Path, update: Callable[..., locking.Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, path = programs(3), tmp_path / "kernels.lock"
+    update(rows, THEN)
+    rows[2] |= {"source_sha256": NOW}
+    monkeypatch.setattr(lock, "host_sha256", lambda *_: "6" * 64)
+    assert update(rows, NOW) == locking.Outcome()
+    (kernel,) = lock.read(path).values()
+    assert list(kernel.sources) == [NOW[: lock.DIGITS]]
+    assert {sass for _, sass in kernel.cells} == {"3" * 16}
+
+
 def test_an_interrupted_call_locks_nothing_half(tmp_path: Path, update: Callable[..., locking.Outcome]) -> None:
     rows, path = programs(2), tmp_path / "kernels.lock"
     update(rows, THEN)
