@@ -54,6 +54,11 @@ class Twin(specialization.Twin):
         return self.kernel[self.grid(a, b, tile)](**self.arguments(tensors, epilogue, tile), **self.options(tile))
 
     def arguments(self, tensors: dict[str, Any], epilogue: str, tile: Any) -> dict[str, Any]:
+        offered = self.described(tensors, epilogue, tile, tile.block_m, specialization.part_n(tensors["c"], tile))
+        return {name: offered[name] for name in self.kernel.arg_names}
+
+    def described(self, tensors: dict[str, Any], epilogue: str, tile: Any, rows: int, columns: int) -> dict[str, Any]:
+        """What a kernel may ask for. Boxes of A have so many rows, as have those of C, of so many columns."""
         a, b, c, offsets = (tensors.get(name) for name in ("a", "b", "c", "offsets"))
         if self.groups > 1:
             b = b.expand(self.groups, *b.shape).contiguous()
@@ -63,10 +68,10 @@ class Twin(specialization.Twin):
         step, groups = specialization.block_k(tile), b.shape[0]
         offered = self.offered({**tensors, "b": b[0]}, epilogue, tile)
         offered |= {"offsets_ptr": offsets, "groups": groups, "GROUPS": triton.next_power_of_2(groups)}
-        offered["a_desc"] = specialization.describe(a, tile.block_m, step)
+        offered["a_desc"] = specialization.describe(a, rows, step)
         offered["b_desc"] = TensorDescriptor(b, list(b.shape), list(b.stride()), [1, tile.block_n, step])
-        offered["c_desc"] = create_ragged_descriptor(c, [tile.block_m, specialization.part_n(c, tile)])
-        return {name: offered[name] for name in self.kernel.arg_names}
+        offered["c_desc"] = create_ragged_descriptor(c, [rows, columns])
+        return offered
 
 
 @triton.jit

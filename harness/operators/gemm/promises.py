@@ -28,4 +28,5 @@ def promises() -> tuple[Promise, ...]:
         sustained("gemm_gluon_over_cublas_sustained", "gluon"),
         _over_best_peer("grouped_over_best_peer", "cuda", technique=GROUPED),
         _over_best_peer("grouped_triton_over_best_peer", "triton"),
+        _over_best_peer("grouped_gluon_over_best_peer", "gluon"),
     )

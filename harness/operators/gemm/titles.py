@@ -53,6 +53,7 @@ LABELS = {
     "gemm_gluon": "matrix products in Gluon",
     "grouped": "products of groups in CUDA",
     "grouped_triton": "products of groups in core Triton",
+    "grouped_gluon": "products of groups in Gluon",
     "best_peer": "the faster of torch._grouped_mm and torch.mm for each group",
     "cublas_sustained": "cuBLAS, sustained",
 }
