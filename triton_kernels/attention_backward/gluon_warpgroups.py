@@ -28,7 +28,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import create_function_from_signature
 
 from triton_kernels.attention import gluon_warpgroups as wg
-from triton_kernels.attention.specialization import Specialization
+from triton_kernels.attention.specialization import COUNTER_BYTES, Specialization, counters, multiprocessors
 from triton_kernels.attention.specialization import options as plain_options
 from triton_kernels.attention_backward import specialization
 from triton_kernels.attention_backward.row_sums import row_sums
@@ -38,6 +38,9 @@ TILE = gl.constexpr(8192)
 
 TILE_ROW = gl.constexpr(256)
 """A tile of dQ's sums is added by TMA as a matrix with rows of so many numbers, the longest that a box can have."""
+
+SECTION_BYTES = gl.constexpr(16 << 20)
+"""Of dQ's sums of the heads that are at work: L2 holds them."""
 
 NUMBERS_LAYOUT = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=1)
 TILE_LAYOUT = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
@@ -127,6 +130,20 @@ def sizes(
 
 
 @gluon.jit
+def longest_first(number, blocks, seq_q, seq_kv, HEAD_DIM: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
+    """The block that comes as number `number` where heads go in sections, and in a section the first keys of all heads
+    come first: with a causal mask the most queries see them. Without a mask a section is a head."""
+    key_tiles = (seq_kv + BLOCK_N - 1) // BLOCK_N
+    section = 1
+    if CAUSAL:
+        section = gl.maximum(SECTION_BYTES // 4 // HEAD_DIM // seq_q, 1)
+    begin = number // (key_tiles * section) * section
+    place = number - begin * key_tiles
+    here = gl.minimum(section, blocks // key_tiles - begin)  # heads in this section
+    return (begin + place % here) * key_tiles + place // here
+
+
+@gluon.jit
 def allocate(k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc, dq_desc, STAGES: gl.constexpr):
     """Allocates the buffers and initializes their barriers."""
     BLOCK_M: gl.constexpr = q_desc.block_type.shape[2]
@@ -157,15 +174,15 @@ def _load_queries(desc, smem, numbers_desc, numbers_smem, full, step, batch, hea
 
 
 @gluon.jit
-def produce(loads):
-    """Loads K and V, and then Q and dO of every tile, with their LSE and D, each as soon as its buffers are empty."""
-    buffers, sizes, k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc = loads
+def produce_block(loads, sizes, step):
+    """Loads K and V of a block whose first step is `step`, and then Q and dO of every tile, with their LSE and D, as
+    soon as their buffers are empty. Returns the next block's first step."""
+    buffers, k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc = loads
     BLOCK_M: gl.constexpr = q_desc.block_type.shape[2]
     full = buffers.kv_full.index(0)
     mbarrier.expect(full, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
     wg.load_async(k_desc, [sizes.batch, sizes.head_kv, sizes.kv_start, 0], full, buffers.k_smem.index(0))
     wg.load_async(v_desc, [sizes.batch, sizes.head_kv, sizes.kv_start, 0], full, buffers.v_smem.index(0))
-    step = 0
     for head in range(sizes.head, sizes.last_head):
         numbers = (sizes.batch * sizes.heads + head) * sizes.scratch_rows
         for start in range(sizes.first, sizes.seq_q, BLOCK_M):
@@ -179,14 +196,14 @@ def produce(loads):
                 start, numbers + start,
             )  # fmt: skip
             step += 1
+    return step
 
 
 @gluon.jit
-def reduce(sums):
-    """Adds dQ of every tile."""
-    buffers, sizes, dq_desc = sums
+def reduce_block(sums, sizes, step):
+    """Adds dQ of every tile of a block whose first step is `step`; returns the next block's first step."""
+    buffers, dq_desc = sums
     BLOCK_M: gl.constexpr = buffers.q_smem.shape[3]
-    step = 0
     for head in range(sizes.head, sizes.last_head):
         numbers = (sizes.batch * sizes.heads + head) * sizes.scratch_rows
         for start in range(sizes.first, sizes.seq_q, BLOCK_M):
@@ -196,6 +213,29 @@ def reduce(sums):
             tma.store_wait(0)
             wg.arrive(buffers.dq_empty, step)
             step += 1
+    return step
+
+
+@gluon.jit
+def produce(loads, sizes):
+    step = 0
+    produce_block(loads, sizes, step)
+
+
+@gluon.jit
+def reduce(sums, sizes):
+    step = 0
+    reduce_block(sums, sizes, step)
+
+
+@gluon.jit
+def take(queue, block, WARPS: gl.constexpr):
+    """Called by a partition of so many warps: takes the number of the program's block `block` from the queue."""
+    slots, full, empty = queue
+    wg.wait_full(full, block)
+    number = gl.max(slots.index(block % 2).load(wg.one_number(WARPS)), 0)
+    wg.arrive(empty, block)
+    return number
 
 
 @gluon.jit
@@ -248,7 +288,9 @@ def options(tile: Any) -> dict[str, Any]:
 @dataclass(frozen=True)
 class Twin(specialization.Twin):
     """A kernel and how it is launched. Beside what core Triton's twins can ask for, `lse_desc`, `dots_desc` and
-    `dq_desc` are descriptors of LSE, D and dQ's sums."""
+    `dq_desc` are descriptors of LSE, D and dQ's sums.
+
+    With a `counter` (int32, zero at the start and at the end) there are no more programs than multiprocessors."""
 
     def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
         """As of a core Triton twin."""
@@ -262,11 +304,12 @@ class Twin(specialization.Twin):
         tensors = specialization.meta_tensors(problem)
         scratch = specialization.scratch(tensors["q"], None)
         offered = specialization.arguments(tensors, scratch, 1.0, problem.causal, tile)
+        offered |= {"counter": counters(None), "batches": problem.batch}
         function = self.kernel
         bind = create_function_from_signature(function.signature, function.params, backend)
         bound, kinds, extra = bind(**_named(function, offered, tile), **compile_options, debug=False)
         parsed, signature, constexprs, attrs = function._pack_args(backend, extra, bound, kinds, extra)
-        return Specialization(function, signature, constexprs, attrs, parsed, _grid(tensors["k"], tile), target)
+        return Specialization(function, signature, constexprs, attrs, parsed, self.programs(tensors["k"], tile), target)
 
     def launch(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, do: torch.Tensor, lse: torch.Tensor,
@@ -277,17 +320,24 @@ class Twin(specialization.Twin):
         tensors = {"q": q, "k": k, "v": v, "o": o, "do": do, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
         scratch = specialization.scratch(q, workspace)
         offered = specialization.arguments(tensors, scratch, scale, causal, tile)
+        behind = workspace[4 * sum(part.numel() for part in scratch.values()) :]
+        offered |= {"counter": counters(behind[:COUNTER_BYTES]), "batches": q.shape[0]}
         batch_heads = q.shape[0] * q.shape[1]
         programs = batch_heads * offered["scratch_rows"] // specialization.ROWS
         row_sums[(programs,)](**_named(row_sums, {**offered, "CLEARS": True}, tile), num_warps=4)
-        main = self.kernel[_grid(k, tile)](**_named(self.kernel, offered, tile), **options(tile))
+        main = self.kernel[self.programs(k, tile)](**_named(self.kernel, offered, tile), **options(tile))
         halves = batch_heads * triton.cdiv(q.shape[2], tile.block_m) * 2
         convert_dq_tiles[(halves,)](**_named(convert_dq_tiles, offered, tile), num_warps=4)
         return main
 
+    def workspace_bytes(self, problem: Any) -> int:
+        """Bytes of workspace behind the scratch memory."""
+        return COUNTER_BYTES if "counter" in self.kernel.arg_names else 0
 
-def _grid(k: torch.Tensor, tile: Any) -> tuple[int]:
-    return (triton.cdiv(k.shape[2], tile.block_n) * k.shape[0] * k.shape[1],)
+    def programs(self, k: torch.Tensor, tile: Any) -> tuple[int]:
+        """One for each tile of keys of each head, or fewer, which stay."""
+        blocks = triton.cdiv(k.shape[2], tile.block_n) * k.shape[0] * k.shape[1]
+        return (min(blocks, multiprocessors(k)) if "counter" in self.kernel.arg_names else blocks,)
 
 
 def _named(function: Any, offered: Mapping[str, Any], tile: Any) -> dict[str, Any]:

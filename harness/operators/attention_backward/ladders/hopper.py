@@ -162,7 +162,7 @@ TECHNIQUES = LADDER.rungs(
         "blocks stay and take tiles of keys from a counter, longest first: K and V come while dK and dV are stored",
         builds_on=("mask_apart",),
         mma="wgmma",
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         general=True,
         repeats=False,
     ),

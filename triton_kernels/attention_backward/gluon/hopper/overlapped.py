@@ -108,10 +108,12 @@ def overlapped(
     dv_ptr += sizes.batch.to(gl.int64) * dv_stride_batch + sizes.head_kv.to(gl.int64) * dv_stride_head
     buffers = backward.allocate(k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc, dq_desc, STAGES)
     work = (buffers, sizes, dk_ptr, dv_ptr, dk_stride_row, dv_stride_row, scale)
-    loads = (buffers, sizes, k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc)
-    sums = (buffers, sizes, dq_desc)
+    loads = (buffers, k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc)
+    sums = (buffers, dq_desc)
     gl.warp_specialize(
-        [(_consume, (work, CAUSAL, EVEN_N)), (backward.produce, (loads,)), (backward.reduce, (sums,))], [1, 1], [24, 24]
+        [(_consume, (work, CAUSAL, EVEN_N)), (backward.produce, (loads, sizes)), (backward.reduce, (sums, sizes))],
+        [1, 1],
+        [24, 24],
     )
 
 
