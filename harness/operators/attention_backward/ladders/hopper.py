@@ -188,6 +188,16 @@ TECHNIQUES = LADDER.rungs(
         repeats=False,
     ),
     Technique(
+        "one_launch",
+        "hopper",
+        "the warp that converts dQ also computes D, a tile of queries at a time, ahead of the blocks that need it",
+        builds_on=("last_adder",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS, DQ_WORKSPACE),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "deterministic",
         "hopper",
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
