@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, library
+from torch.compiler import is_compiling
 
 from harness.build.cuda import CudaVariant
 from harness.build.loading import load
@@ -48,29 +49,27 @@ def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, det
 def attach(operator: Any) -> None:
     """Gives a custom operator (q, k, v, causal, scale, deterministic) -> (o, lse) its gradients with respect to q, k
     and v. Gradients of gradients raise NotImplementedError."""
-    operator.register_autograd(_backward, setup_context=_keep)
+    operator.register_autograd(of_call, setup_context=keep)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    """Remembers in autograd's context what `of_call` needs of a call (q, k, v, causal, scale, deterministic)."""
     q, k, v, ctx.causal, ctx.scale, ctx.deterministic = inputs
     ctx.save_for_backward(q, k, v, *output)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+def of_call(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The gradients with respect to a call's arguments: by the operator below where something traces them or asks for
+    their gradients, else without its dispatch."""
     if d_o is None and d_lse is None:
         return (None,) * 6
-    found = _operator(d_o, d_lse, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.deterministic)
-    return (*found, None, None, None)
+    traced = is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_grad_enabled()
+    passes: Any = _operator if traced else _passes
+    return (*passes(d_o, d_lse, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.deterministic), None, None, None)
 
 
-@library.custom_op(
-    "twinkernels::flash_attention_backward",
-    mutates_args=(),
-    schema="(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool causal, "
-    "float? scale, bool deterministic) -> (Tensor, Tensor, Tensor)",
-)
-def _operator(
+def _passes(
     d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool,
     scale: float | None, deterministic: bool,
 ) -> Gradients:  # fmt: skip
@@ -83,6 +82,16 @@ def _operator(
         return dq, dk, torch.zeros_like(v)
     of_o = gradients(d_o, q, k, v, o, *options)
     return of_o[0] + dq, of_o[1] + dk, of_o[2]
+
+
+@library.custom_op(
+    "twinkernels::flash_attention_backward",
+    mutates_args=(),
+    schema="(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool causal, "
+    "float? scale, bool deterministic) -> (Tensor, Tensor, Tensor)",
+)
+def _operator(*given: Any) -> Gradients:
+    return _passes(*given)
 
 
 @_operator.register_fake
