@@ -96,11 +96,12 @@ class GroupedArgs(GemmArgs):
 
 
 def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> GroupedArgs:
-    """The arguments of a launch on these tensors; they hold no reference to them."""
+    """The arguments of a launch on these tensors, of torch or of a profiler's single launch; they hold no reference to
+    them."""
     a, b, c = (tensors[name] for name in "abc")
     bias, offsets = tensors.get("bias"), tensors.get("offsets")
-    rows, columns = (a.stride(0), b.stride(-2), c.stride(0)), (a.shape[0], b.shape[-2], a.shape[1])
-    groups = (b.stride(0), b.shape[0]) if offsets is not None else (b.shape[0] * b.stride(0), 1)
+    rows, columns = (a.stride()[0], b.stride()[-2], c.stride()[0]), (a.shape[0], b.shape[-2], a.shape[1])
+    groups = (b.stride()[0], b.shape[0]) if offsets is not None else (b.shape[0] * b.stride()[0], 1)
     return GroupedArgs(
         *(tensor.data_ptr() if tensor is not None else None for tensor in (a, b, bias, c, workspace)),
         *(*rows, *columns),

@@ -16,6 +16,7 @@ from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
+from harness.inspection.single_launch import DeviceTensor
 from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.shapes import SHAPES
 from tests.conftest import CHECKOUT
@@ -163,6 +164,13 @@ def test_bad_input_is_refused_by_name(
     change(given)
     with pytest.raises(error, match=words):
         GEMM.validate(SMALL, given, {})
+
+
+def test_a_launch_without_torch_has_the_same_arguments() -> None:
+    given = tensors(SMALL)
+    specs = {**GEMM.input_specs(SMALL), **GEMM.output_specs(SMALL)}
+    named = {name: DeviceTensor(given[name].data_ptr(), spec) for name, spec in specs.items()}
+    assert bytes(GEMM.structure(named, {}, None)) == bytes(GEMM.structure(given, {}, None))
 
 
 def test_a_gpu_without_the_instructions_is_refused() -> None:
