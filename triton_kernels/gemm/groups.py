@@ -34,8 +34,8 @@ class Twin(specialization.Twin):
     """Of the problem that is compiled for a GPU that is not here."""
 
     def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
-        """As the parent's."""
-        return super(Twin, replace(self, groups=problem.groups)).specialize(problem, strides, tile, arch)
+        """As the parent's. A problem that comes from another process says `groups` only where it has several."""
+        return super(Twin, replace(self, groups=getattr(problem, "groups", 1))).specialize(problem, strides, tile, arch)
 
     def launch(  # type: ignore[override]
         self,

@@ -21,6 +21,8 @@ TILES_AROUND_STEPS = Detector(
 STORE_IN_A_LOOP = Detector("sass", r"STG\S*", in_loop=True)
 ONE_IN_FLIGHT = Detector("ptx", r"wgmma\.wait_group\.sync\.aligned\s+1")
 HALF_A_BUFFER = Detector("facts", r"shared 180\d\d\d")
+CUT = Detector("ptx", r"cp\.async\.bulk\.tensor\.[34]d\.global\S*")
+"""A TMA store with a coordinate more than a matrix has dimensions."""
 STORES = Detector("sass", r"UTMASTG\S*", least=4)
 
 
@@ -133,6 +135,31 @@ _OWN = (
         STORES,
         "store_parts",
     ),
+    Claim(
+        "store_cut_at_a_row",
+        "triton",
+        "direct",
+        "triton.tools.ragged_tma makes a descriptor of C whose coordinates say where a group ends.",
+        (
+            Proof(
+                "store_cut_at_a_row",
+                "The store has four coordinates; a matrix has two.",
+                Twin("grouped", "triton"),
+                Twin("tma_store_epilogue", "triton"),
+                CUT,
+            ),
+        ),
+        word="ragged",
+    ),
+    _by_pair(
+        "store_cut_at_a_row",
+        "gluon",
+        "The kernel stores through the same descriptor, with the layout that Gluon adds to it.",
+        Twin("grouped", "gluon"),
+        Twin("tma_store_epilogue", "gluon"),
+        CUT,
+        "ragged",
+    ),
 )
 
 CLAIMS = (
@@ -162,6 +189,14 @@ CLAIMS = (
         Twin("persistent", "cuda"),
         STORES,
     ),
+    _by_pair(
+        "store_cut_at_a_row",
+        "cuda",
+        "The map of C has a dimension of as many rows as a box, and one of places where a group can end.",
+        Twin("grouped", "cuda"),
+        Twin("tma_store_epilogue", "cuda"),
+        CUT,
+    ),
 )
 """Of the matrix."""
 OF_RIVALS: tuple[Claim, ...] = ()
@@ -170,6 +205,7 @@ ASKED: dict[str, str] = {}
 EXTRA = {
     "flattened_tiles": "one pipeline over the steps of all tiles of C",
     "products_in_flight": "products of a step issued before those of the step before are waited for",
+    "store_cut_at_a_row": "a TMA store that ends at a row that the device alone knows",
     "store_in_parts": "C stored by TMA in parts, through a buffer smaller than a tile",
 }
 """Technique without a rung -> its idea."""
