@@ -108,6 +108,56 @@ WRONG = (
         "atom_inc(added, turn.adders)",
         "workspace_not_zero",
     ),
+    Wrong(
+        "ds_of_one_warp",
+        "own_keys",
+        "bar_sync(DS_COMPLETE + warpgroup, WARPGROUP);",
+        "bar_warp_sync();",
+        "race",
+    ),
+    Wrong(
+        "keys_overwritten_under_products",
+        "longest_first",
+        "        wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round\n",
+        "",
+        "mbarrier_over_arrival",
+    ),
+    Wrong(
+        "additions_miscounted",
+        "last_adder",
+        "adders(persistent, at.tile) - 1;",
+        "adders(persistent, at.tile);",
+        "workspace_not_zero",
+    ),
+    Wrong(
+        "sums_not_cleared",
+        "last_adder",
+        "    st_global(sums + i * 256, make_float4(0.f, 0.f, 0.f, 0.f));\n",
+        "",
+        "workspace_not_zero",
+        "dq_workspace.cuh",
+    ),
+    Wrong(
+        "rows_not_waited_for",
+        "one_launch",
+        "          if (tiles.tile == tiles.first) wait_for_rows(rows, work.batch, tiles.head);\n",
+        "",
+        "wrong numbers",
+    ),
+    Wrong(
+        "counted_before_it_is_added",
+        "one_launch",
+        "              cp_async_bulk_wait_group<0>();\n",
+        "",
+        "workspace_not_zero",
+    ),
+    Wrong(
+        "rows_that_others_need_left",
+        "one_launch",
+        "jobs_needed(rows, at.batch, at.head)",
+        "0",
+        "deadlock",
+    ),
 )
 
 
