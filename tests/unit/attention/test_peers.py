@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 
 from harness import build, operators
+from harness.build import compiling
+from harness.catalog.cases import Case
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention import inputs, reference
+from harness.operators.attention.api import case_of
 from harness.operators.attention.libraries import LIBRARIES
 from harness.operators.attention.problem import Problem
 
@@ -107,3 +110,24 @@ def test_a_missing_library_and_a_broken_one_are_reasons(monkeypatch: pytest.Monk
 def test_fa3_declines_fp16() -> None:
     with pytest.raises(build.Unsupported, match="without kernels for fp16"):
         build.PeerVariant(build.Case("peers", None, "fa3", replace(PROBLEM, dtype="fp16"), None))
+
+
+def test_a_peer_shares_the_exact_result_of_equal_inputs() -> None:
+    def shared(distribution: str) -> bool:
+        ours, theirs = (gates.expect(PROBLEM, distribution, 0, "cpu", peer=peer) for peer in (False, True))
+        return ours is theirs
+
+    assert shared("normal")
+    assert not shared("negative_scores"), "a peer has another scale there"
+
+
+def test_the_kernel_of_the_public_call_is_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    built = list[Case]()
+    monkeypatch.setattr(compiling, "gpu_arch", lambda: "sm_90a")
+    monkeypatch.setattr(
+        compiling.processes, "answers", lambda jobs, *_, **__: built.extend(case for _, (case, _) in jobs) or ()
+    )
+    compiling.prebuild(Case("calls", None, backend, PROBLEM, None) for backend in ("flash_attention", "sdpa_flash"))
+    assert built == [case_of(PROBLEM, 132)]
