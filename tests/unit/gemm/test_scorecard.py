@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.operators.gemm.shapes import SHAPES
+from harness.operators.gemm.shapes import GROUPED_SHAPES, SHAPES
 from harness.rows import scorecard
 from tests.support import gemm_rows
 from tests.support import synthetic_rows as synthetic
@@ -15,8 +15,12 @@ from tests.support.tables import tables
 Row = dict[str, Any]
 
 
+GROUPED = {("grouped", "cuda"): synthetic.sha("grouped", "cuda")}
+
+
 def entries(rows: list[Row]) -> dict[str, Any]:
-    return {one["name"]: one for one in scorecard.scorecard(*tables(rows, gemm_rows.hashes())[:2])["entries"]}
+    hashes = gemm_rows.hashes() | GROUPED
+    return {one["name"]: one for one in scorecard.scorecard(*tables(rows, hashes)[:2])["entries"]}
 
 
 def test_each_language_stands_against_the_faster_of_two_ways_to_cublas() -> None:
@@ -59,3 +63,16 @@ def test_rows_of_another_operators_grid_are_none_of_its() -> None:
     grid = [row for row in gemm_rows.of("grid") if "technique" not in row]
     others = [row | {"operator": "attention", "problem": synthetic.PROBLEMS[0].to_dict()} for row in grid]
     assert not [name for name in entries([synthetic.ENVIRONMENT, *others]) if name.startswith("gemm")]
+
+
+@pytest.mark.parametrize(("calls", "best"), [(300, "torch_grouped"), (605, "cublas")])
+def test_groups_stand_against_the_faster_of_one_call_and_many(calls: int, best: str) -> None:
+    speeds = {"cublas": calls, "torch_grouped": 600}
+    rows = [synthetic.ENVIRONMENT]
+    for problem in GROUPED_SHAPES:
+        rows.append(gemm_rows.make("grouped", "cuda", problem, 630, experiment="grouped"))
+        rows += [gemm_rows.make(None, peer, problem, speed, experiment="grouped") for peer, speed in speeds.items()]
+    card = entries(rows)["grouped_over_best_peer"]
+    assert card["value"] == pytest.approx(630 / max(speeds.values()))
+    assert {cell["theirs_is"] for cell in card["cells"]} == {best}
+    assert {cell["problem"] for cell in card["cells"]} == {problem.slug for problem in GROUPED_SHAPES}
