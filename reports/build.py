@@ -173,6 +173,7 @@ class Site:
         yield Page("guide/verifying.html", "guide.html", guide.verifying)
         yield Page("guide/cpu.html", "guide.html", guide.cpu)
         yield Page("guide/gpus.html", "guide.html", guide.gpus)
+        yield Page("guide/training.html", "guide.html", guide.training)
         yield Page("data.html", "data.html", partial(overview.data_page, every))
 
     def _findings(self) -> dict[str, Any]:

@@ -40,6 +40,11 @@ def verifying() -> dict[str, Any]:
     return {"title": "Can a kernel cheat?", "text": _text("verifying", {})}
 
 
+def training() -> dict[str, Any]:
+    """The variables of the page of gradients."""
+    return {"title": "Train with the flagship", "text": _text("training", {})}
+
+
 def gpus() -> dict[str, Any]:
     """The variables of the page of several GPUs."""
     return {"title": "Every GPU at once", "text": _text("gpus", {})}
@@ -55,7 +60,7 @@ def _text(name: str, variables: Mapping[str, Any]) -> Markup:
 
 def _highlighted(code: str, language: str, _: str) -> str:
     """Empty for text in no language, which Markdown then escapes."""
-    return listing.highlighted(code, language) if language else ""
+    return str(listing.highlighted(code, language)) if language else ""  # Markup would escape the tags around it
 
 
 def cpu() -> dict[str, Any]:

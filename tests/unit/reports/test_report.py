@@ -140,7 +140,7 @@ def test_the_site_has_its_kinds_of_pages(pages: dict[str, str]) -> None:
     own = {name for name in pages if name.startswith(("findings", "learn", "proof/", "gap/"))}
     expected = {name for name in build.MENU if not name.startswith(("findings", "learn"))}
     expected |= {"evidence/correctness.html", "regressions.html"}
-    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "judging", "reading", "verifying")}
+    expected |= {f"guide/{name}.html" for name in ("cpu", "gpus", "judging", "reading", "training", "verifying")}
     expected |= {build.page_of(technique) for technique in techniques.rungs()}
     expected |= {f"article/{name}.html" for name in catalog.about_articles()}
     assert set(pages) - own == expected
@@ -558,6 +558,8 @@ def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
     assert "nobody can go on" in text
     assert "git apply tests/planted/ring_wrong_phase_at_empty.patch" in text
     assert "cpu.html" in pages["guide/reading.html"]
+    for name in ("cpu", "training"):
+        assert "&lt;pre" not in pages[f"guide/{name}.html"]
 
 
 # Notes
