@@ -172,7 +172,6 @@ def _plan(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) ->
 
 
 def _no_keys(q: Tensor, _k: Tensor, _v: Tensor) -> Outputs:
-    validate.check_no_gradient({"q": q})
     return torch.zeros_like(q), torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
 
 
@@ -198,14 +197,13 @@ class Launch:
         self.reaches = tuple(validate.reach(tensor) for tensor in (q, k, v))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
-        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-            validate.check_no_gradient({"q": q, "k": k, "v": v})
         try:
             addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
             sound = all(addresses) and not (addresses[0] | addresses[1] | addresses[2]) % validate.ALIGNMENT
-            for tensor, reach in zip((q, k, v), self.reaches, strict=True):
-                inside = tensor.storage_offset() * 2 + reach <= tensor.untyped_storage().nbytes()
-                sound = sound and inside and not tensor.is_neg()
+            reach_q, reach_k, reach_v = self.reaches
+            sound = sound and q.storage_offset() * 2 + reach_q <= q.untyped_storage().nbytes() and not q.is_neg()
+            sound = sound and k.storage_offset() * 2 + reach_k <= k.untyped_storage().nbytes() and not k.is_neg()
+            sound = sound and v.storage_offset() * 2 + reach_v <= v.untyped_storage().nbytes() and not v.is_neg()
         except RuntimeError:  # no memory, as inside torch.func
             sound = False
         if not sound:
