@@ -50,15 +50,15 @@ def scorecard(as_json: AsJson = False) -> None:
         return
     table = Table(*folding("ratio", "GPU", "value", "95% interval", "worst cell"), box=box.SIMPLE_HEAD)
     for entry in card["entries"]:
-        is_gap = entry["name"] == GAP_EXPLAINED
+        is_gap = entry["name"].endswith(GAP_EXPLAINED)
         value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
         interval = stats.describe(entry["interval"], of_ratio=not is_gap)
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
     for entry in card["entries"]:
-        if entry["name"] == GAP_EXPLAINED and not entry["reason"]:
-            console.print(f"{GAP_EXPLAINED} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")
+        if entry["name"].endswith(GAP_EXPLAINED) and not entry["reason"]:
+            console.print(f"{entry['name']} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")
             console.print(_shares(entry))
             console.print(SIGNS)
         for caveat in entry["caveats"]:

@@ -144,7 +144,7 @@ class Ledger:
             return None
         over = self.prices.OVER_ANCHOR
         linked = [self._together({kernel: 1.0, by: -1.0}, set()) for kernel, by in over.items()]
-        if all(by in counted for by in over.values()):
+        if over and all(by in counted for by in over.values()):
             return linked[0].minus(linked[1]) if linked[0] and linked[1] else None
         return self._together(counted, self._whole)
 

@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 SCHEMA = 3
 """Version of what `scorecard` returns."""
 GAP_EXPLAINED = "gap_explained"
-"""The entry that is no ratio: the share of a gap that has a cause (rows/ledger.py)."""
+"""How the names of entries end that are no ratios: the share of a gap that has a cause (rows/ledger.py)."""
 ALL_BOARDS = "all boards"
 AMONG_THE_BEST = 0.95
 """A final group counts if its kernels reach this share of the fastest with the same instructions: other runs and boards
@@ -41,8 +41,8 @@ COLUMNS = (
 
 
 def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
-    """{schema, entries}: an entry for each promise and GPU that ran its experiment, and GAP_EXPLAINED. Promises of an
-    operator without a row on a GPU have none there.
+    """{schema, entries}: an entry for each promise and GPU that ran its experiment, and one for each operator with a
+    gap. An operator without a row on a GPU has none there.
 
     An entry is {name, experiment, ours, gpu, quoted, status, reason, value, interval, worst_cell, caveats, cells}. Its
     `value` is the geometric mean over the cells, one a problem, None while one of them has no value. `quoted` says what
@@ -51,7 +51,7 @@ def scorecard(timing: DataFrame, gate: DataFrame) -> dict[str, Any]:
     `ours` and `theirs` are of the `run`. Intervals are stats.Interval.to_dict(). `caveats` are sentences without an
     end: failed gates, and times that CUPTI does not confirm.
 
-    The value of GAP_EXPLAINED is the share on the operator's headline problem; the entry has a `goal`, and its cells
+    The value of a gap's entry is the share on the operator's headline problem; the entry has a `goal`, and its cells
     have `boards`, board -> share, and `missed`: where the share is below the goal, ALL_BOARDS or the name of one.
     """
     timings = stats.Timings(timing)
@@ -188,7 +188,7 @@ def _gap_explained(gpu: str, prices: Any, found: list[ledger.Ledger], doubts: Do
         reason = f"{prices.EXPERIMENT} was not run on this GPU: `twinkernels run {prices.EXPERIMENT}`"
     values = {cell["problem"]: cell["value"] for cell in cells if "value" in cell}
     return {
-        "name": GAP_EXPLAINED,
+        "name": prices.NAME,
         "experiment": prices.EXPERIMENT,
         "ours": "cuda",
         "gpu": gpu,

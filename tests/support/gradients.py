@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cuda_kernels import cpu_build
+from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import operators
 from harness.build.cuda import workspace_bytes
@@ -26,7 +26,7 @@ def library(name: str, problem: Problem, root: Path = cpu_build.HERE) -> Library
     technique = techniques.of_qualified(f"attention_backward/{name}")
     tile = techniques.reference_tile(technique, problem.tile_key)
     constants = operators.get("attention_backward").defines(problem, tile, constant_strides=False)
-    return Library(cpu_build.build(root / f"{technique.path}.cu", constants, root=root))
+    return Library(cpu_build.build(patched.kernel_file(technique.path, root), constants, root=root))
 
 
 def launcher(library: Library, problem: Problem, seed: int = 0) -> Callable[[Any, Any], None]:

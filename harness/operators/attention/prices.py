@@ -19,6 +19,8 @@ from harness.operators.attention.gap import FLAGSHIP, SHARED, SQUARE, TRITON, WA
 from harness.operators.attention.problem import ANCHOR, Problem
 
 EXPERIMENT = "what_triton_misses"
+NAME = "gap_explained"
+"""Of the scorecard's entry."""
 LADDER = "hopper"
 """GPUs that run it can run the experiment."""
 START = TRITON

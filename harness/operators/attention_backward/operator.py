@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.operators.attention.libraries import LIBRARIES
 from harness.operators.attention.titles import problem_order, problem_title
 from harness.operators.attention_backward import titles
+from harness.operators.attention_backward.ablations import ABLATIONS
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import ALL_PEERS, ANCHOR, PEERS, Problem
 from harness.operators.protocol import Operator, deferred
@@ -24,6 +25,7 @@ OPERATOR = Operator(
     problem=Problem,
     ladders=(hopper.LADDER,),
     techniques=hopper.TECHNIQUES,
+    ablations=ABLATIONS,
     distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
     comparison_version=1,
     inputs=deferred(f"{HERE}.inputs", "sample"),
@@ -72,5 +74,6 @@ OPERATOR = Operator(
     problem_title=problem_title,
     problem_order=problem_order,
     promises=deferred(f"{HERE}.promises", "promises"),
+    prices=partial(importlib.import_module, f"{HERE}.prices"),
     claims=partial(importlib.import_module, f"{HERE}.claims"),
 )

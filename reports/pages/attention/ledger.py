@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import FLAGSHIP, GLUON, THEIRS, TLX, TRITON, Term
 from harness.rows.ledger import Ledger, Line, ledgers, percent
@@ -26,8 +27,10 @@ def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
 @cache
 def _found(datasets: tuple[Dataset, ...]) -> tuple[Dataset | None, list[Ledger]]:
     for data in datasets:
-        if any(data.timings()) and (made := ledgers(data.table("timing"), data.table("code"), data.table("gate"))):
-            return data, made
+        if any(data.timings()):
+            of_gpu = ledgers(data.table("timing"), data.table("code"), data.table("gate"))
+            if made := [one for one in of_gpu if one.prices is prices]:
+                return data, made
     return None, []
 
 

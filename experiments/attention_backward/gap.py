@@ -1,0 +1,31 @@
+"""Where does the gap between core Triton's best one-pass backward kernel and the CUDA kernel `overlapped` come from?
+
+Between the two stand CUDA kernels that differ by one technique each: core Triton's program in CUDA, the same with a
+producer, the rung whose own warps add dQ, and `overlapped`. Two more are `overlapped` less one technique. All are timed
+in one group, at the tile of the ladder, with core Triton's kernels at the tile tuned for them.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/../.."  # import from this checkout
+
+from harness.catalog.entries import Experiment
+from harness.operators.attention_backward import prices
+from harness.operators.attention_backward.problem import Problem
+
+EXPERIMENT = Experiment(
+    name="gap",
+    problems=Problem.comparison_grid((4096,), (128, 64)),
+    techniques=tuple(dict.fromkeys((*prices.kernels(), *prices.STARTS))),
+    backends=("cuda", "triton"),
+    peers=("sdpa_cudnn",),
+    tiles=("chosen",),
+    distributions=("shifted", "outliers", "negative_scores"),
+    one_group=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run")

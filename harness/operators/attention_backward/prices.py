@@ -1,0 +1,139 @@
+"""The gap between core Triton's best kernel with one pass over the keys and the CUDA kernel `overlapped`: its terms,
+what caused each, and the kernels that each is measured by. Standard library only; rows/ledger.py adds up.
+
+A term has one or two prices, as in attention: what FLAGSHIP loses without the technique, and what a step gains that
+adds it. The steps lead from core Triton's program to FLAGSHIP without a break; what the other prices say differently is
+the remainder.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.catalog.entries import Tile
+from harness.operators.attention.gap import Term
+from harness.operators.attention_backward.ablations import ABLATIONS
+from harness.operators.attention_backward.problem import Problem
+
+EXPERIMENT = "gap"
+NAME = "backward_gap_explained"
+"""Of the scorecard's entry."""
+LADDER = "hopper"
+"""GPUs that run it can run the experiment."""
+START = "triton"
+"""Core Triton's fastest kernel of STARTS."""
+STARTS = ("bulk_reduce", "mask_apart")
+"""Core Triton's kernels with one pass and bulk additions."""
+FLAGSHIP = "overlapped"
+HEADLINE = Problem.square(4, 16, 4096, 128)
+GOAL = 0.85
+"""The share of the gap that is to have a cause on HEADLINE."""
+FASTEST = (START,)
+"""Kernels that count at their fastest tile."""
+OVER_ANCHOR: dict[str, str] = {}
+"""Nothing was timed in groups of its own."""
+
+TERMS = (
+    Term(
+        "compiler",
+        "The same program, written in CUDA",
+        "compiler",
+        step=("triton_program", START),
+        proofs=("left_operands", "bulk_additions", "gradients bulk"),
+    ),
+    Term(
+        "producer_consumer",
+        "A producer warp, and the registers it frees",
+        "compiler",
+        step=("consumers_reduce", "triton_program"),
+        proofs=("gradients roles dropped", "gradients roles of 4 warps", "gradients roles of 8 warps"),
+    ),
+    Term(
+        "reducing_warp",
+        "Warps that only add dQ",
+        "language",
+        leave_out="without_reducing_warp",
+        step=("bulk_reduce", "consumers_reduce"),
+        proofs=("gradients roles dropped", "gradients roles of 4 warps", "gradients roles of 8 warps"),
+    ),
+    Term(
+        "products_in_flight",
+        "Products in flight under the arithmetic",
+        "compiler",
+        step=(FLAGSHIP, "bulk_reduce"),
+        proofs=("gradients next scores", "gradients rotated"),
+    ),
+    Term(
+        "dp_in_flight",
+        "dP under the exponentials alone",
+        "effort",
+        leave_out="without_dp_in_flight",
+        proofs=("gradients under dP",),
+        part_of="products_in_flight",
+    ),
+)
+
+Weights = dict[str, float]
+"""Kernel -> how often the logarithm of its speed counts."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """`weights` are in one group; the cause is the same whatever the sign."""
+
+    term: Term
+    weights: Weights
+
+    @property
+    def cause(self) -> str:
+        return self.term.cause
+
+    more = cause
+
+    @property
+    def counts(self) -> bool:
+        """True if the term is added, false if another term contains it."""
+        return not self.term.part_of
+
+
+def kernels() -> tuple[str, ...]:
+    """What the terms name, ablations and rungs; core Triton's kernels apart."""
+    ends = [end for term in TERMS for end in (*(term.step or ()), term.leave_out)]
+    return tuple(dict.fromkeys((FLAGSHIP, *(end for end in ends if end and end != START))))
+
+
+def place(problem: Problem) -> tuple[bool, int, int, bool]:
+    """Sorts problems: HEADLINE first, then short before long."""
+    return problem != HEADLINE, problem.seq_q, -problem.head_dim, problem.causal
+
+
+def name(
+    backend: str, technique: str | None, tile: str, tile_of_ledger: Tile, problem: Problem, shared: bool
+) -> str | None:
+    """What a timing is called among the weights; None if no term needs it."""
+    if backend == START:
+        return START
+    needed = backend == "cuda" and technique in kernels() and tile == tile_of_ledger.slug
+    return technique if needed else None
+
+
+def ablations(problem: Problem) -> set[str]:
+    """The ablations; their rows say which tile the ledger's is."""
+    return {one.name for one in ABLATIONS}
+
+
+def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Price]:
+    """The terms, each as the mean of those of its prices that were timed. `rows`: kernel -> its timing."""
+    found = []
+    for term in TERMS:
+        ways = [*([(FLAGSHIP, term.leave_out)] if term.leave_out else []), *([term.step] if term.step else [])]
+        timed = [way for way in ways if set(way) <= set(rows)] or ways
+        weights: Weights = defaultdict(float)
+        for to, before in timed:
+            weights[to] += 1 / len(timed)
+            weights[before] -= 1 / len(timed)
+        found.append(Price(term, weights))
+    return found

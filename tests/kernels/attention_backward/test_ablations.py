@@ -1,0 +1,58 @@
+"""The ablations of attention's backward pass: each patch applies and is small, its kernel is right on a CPU, and its
+machine code keeps its products in flight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cuda_kernels import patched
+from harness import operators
+from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
+from harness.catalog.entries import Ablation
+from harness.inspection.survey import MEASURED
+from harness.measure import gate
+from harness.operators.attention_backward.problem import Problem
+from tests.kernels.attention_backward.test_rungs import CAUSAL, WIDE
+from tests.support import proven
+from tests.support.gradients import launcher, library
+
+pytestmark = pytest.mark.spread
+
+ABLATIONS = operators.get("attention_backward").ablations
+TIMED = (Problem.square(4, 16, 4096, 128), Problem.square(4, 32, 4096, 64, causal=True))
+
+
+def test_every_file_of_the_folder_is_in_the_registry() -> None:
+    folder = sources.ROOT / "cuda_kernels/attention_backward/ablations"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(one.name for one in ABLATIONS)
+
+
+@pytest.mark.parametrize("one", ABLATIONS, ids=lambda one: one.name)
+def test_it_is_a_small_patch_on_what_it_builds_on(one: Ablation) -> None:
+    patch = sources.ROOT / "cuda_kernels" / f"{one.path}.patch"
+    changed = [line for line in patch.read_text().partition("\n@@")[2].splitlines() if line[:1] in ("+", "-")]
+    assert 2 < len(changed) <= 70
+    assert patched.base(patch).stem == one.builds_on[0]
+    assert f"launch_kernel<{one.name}>" in sources.kernel_file("cuda", one.path).read_text()
+
+
+@pytest.mark.parametrize("problem", [CAUSAL, WIDE], ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("one", ABLATIONS, ids=lambda one: one.name)
+def test_it_is_right_on_a_cpu(one: Ablation, problem: Problem) -> None:
+    loaded = library(one.name, problem)
+    for seed in (0, 3):
+        options: dict[str, Any] = {"distributions": ("shifted", "negative_scores"), "device": "cpu", "repeats": 1}
+        found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, may_vary=True, **options)
+        assert found.passed, (seed, found.reason)
+
+
+@pytest.mark.parametrize("problem", TIMED, ids=lambda problem: problem.slug)
+@pytest.mark.parametrize("one", ABLATIONS, ids=lambda one: one.name)
+def test_it_compiles_without_serialization_or_local_memory(one: Ablation, problem: Problem) -> None:
+    tile = techniques.reference_tile(one, problem.tile_key)
+    code = proven.machine_code((Case("inspect", one.name, "cuda", problem, tile), MEASURED))
+    assert not code["main_loop"]["serialized"]
+    assert code["spill_bytes"] == 0
