@@ -80,7 +80,8 @@ KERNEL(THREADS, 1) longest_first(GRID_CONSTANT const PersistentParams persistent
   const DqPart dq_part(warpgroup);
 
   auto work_of_round = [&](int round) {
-    const auto work = ld_shared<WorkTile>(smem + SharedMemory::work + round % 2 * sizeof(WorkTile));
+    WorkTile work{};
+    if (lane == 0) work = ld_shared<WorkTile>(smem + SharedMemory::work + round % 2 * sizeof(WorkTile));
     return WorkTile{shfl_idx(work.kv_start, 0), shfl_idx(work.head_kv, 0), shfl_idx(work.batch, 0)};
   };
 

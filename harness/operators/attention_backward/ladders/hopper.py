@@ -206,4 +206,14 @@ TECHNIQUES = LADDER.rungs(
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
         general=True,
     ),
+    Technique(
+        "flagship",
+        "hopper",
+        "one launch, and a schedule for each problem: tiles of keys that would fill no round are shared by blocks",
+        builds_on=("one_launch",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS, DQ_WORKSPACE),
+        general=True,
+        repeats=False,
+    ),
 )

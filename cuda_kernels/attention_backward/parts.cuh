@@ -1,0 +1,131 @@
+// Tiles of keys that several blocks share: each has a part of the steps, and adds its dK and dV in global memory.
+#pragma once
+
+#include <attention_backward/row_jobs.cuh>
+#include <ptx/red.cuh>
+
+// How a launch shares out its tiles: the first `whole` ones go to a block each, the other ones to `parts` blocks each.
+struct Shares {
+  int whole, parts, shared;
+};
+struct PartParams {
+  RowJobParams rows;
+  Shares shares;
+  int64_t offset;  // in the workspace, of the sums of shared tiles, and then of a counter for each warp of each
+};
+
+constexpr int MOST_PARTS = 8;
+constexpr int MERGE_STEPS = 2;       // about what it costs a block to add a part
+constexpr int LEAST_PART_STEPS = 4;  // of the longest tile's parts
+constexpr int PART_NUMBERS = 2 * BLOCK_N * HEAD_DIM;
+
+// Without a mask all tiles are as long, and those that are left after whole rounds of all multiprocessors are shared if
+// the last round gets shorter. With one, long tiles come first and short ones fill the end; all are shared while a part
+// of the longest is more than half of what a multiprocessor has to do.
+inline Error share_out(Shares& shares, const AttentionBackwardArgs& args) {
+  int multiprocessors;
+  if (const Error error = multiprocessor_count(multiprocessors)) return error;
+  const int query_tiles = ceil_div(args.seq_q, BLOCK_M), steps = query_tiles * (args.heads / args.heads_kv);
+  const int tiles = ceil_div(args.seq_kv, BLOCK_N) * args.heads_kv * args.batch;
+  int parts = 1, shared = 0;
+  if constexpr (CAUSAL) {
+    int64_t all_steps = 0;
+    for (int key = 0; key < args.seq_kv; key += BLOCK_N) {
+      const int first = key + args.seq_q - args.seq_kv;
+      all_steps += query_tiles - (first > 0 ? first / BLOCK_M : 0);
+    }
+    all_steps *= args.heads * args.batch;
+    while (parts < MOST_PARTS && 2ll * steps * multiprocessors > all_steps * parts &&
+           steps >= 2 * LEAST_PART_STEPS * parts)
+      parts *= 2, shared = tiles;
+  } else {
+    const int left = tiles % multiprocessors;
+    int shortest = steps;
+    for (int n = 2; n <= MOST_PARTS && steps >= LEAST_PART_STEPS * n; ++n) {
+      const int length = ceil_div(left * n, multiprocessors) * (ceil_div(steps, n) + MERGE_STEPS);
+      if (left > 0 && length < shortest) shortest = length, parts = n, shared = left;
+    }
+  }
+  shares = {tiles - shared, parts, shared};
+  return Error{};
+}
+
+inline int64_t part_workspace_bytes(const AttentionBackwardArgs& args) {
+  Shares shares{};
+  const Error error = share_out(shares, args);  // without a GPU there is nothing to share
+  return row_workspace_bytes(args) + (error != 0 ? 0 : shares.shared * (PART_NUMBERS * 4ll + WARPS * 4));
+}
+inline Error plan(PartParams& params) {
+  AttentionBackwardArgs& args = params.rows.persistent.tma.args;
+  params.offset = row_workspace_bytes(args);
+  if (const Error error = share_out(params.shares, args)) return error;
+  if (const Error error = plan(params.rows)) return error;
+  PersistentParams& persistent = params.rows.persistent;
+  int multiprocessors;
+  if (const Error error = multiprocessor_count(multiprocessors)) return error;
+  persistent.total = params.shares.whole + params.shares.shared * params.shares.parts;
+  persistent.blocks = persistent.total < multiprocessors ? persistent.total : multiprocessors;
+  return Error{};
+}
+
+// A tile of keys, or a part of one.
+struct alignas(16) PartTile {
+  int kv_start, head_kv, batch;
+  int part;  // of all parts of shared tiles, in their order; -1 for a whole tile
+
+  DEVICE static PartTile of(const PartParams& params, int number) {
+    const PersistentParams& persistent = params.rows.persistent;
+    if (number >= persistent.total) return {-1, 0, 0, -1};
+    const int part = number - params.shares.whole;
+    const int tile = part < 0 ? number : params.shares.whole + part / params.shares.parts;
+    const WorkTile work = WorkTile::of(persistent, tile);
+    return {work.kv_start, work.head_kv, work.batch, part < 0 ? -1 : part};
+  }
+  DEVICE bool is_none() const { return kv_start < 0; }
+};
+
+// The steps of a tile, or of a part of it.
+struct PartTiles : QueryTiles {
+  DEVICE PartTiles(const PartParams& params, const PartTile& work)
+      : QueryTiles(params.rows.persistent.tma.args, work.kv_start, work.head_kv) {
+    if (work.part < 0) return;
+    const int parts = params.shares.parts, part = work.part % parts;
+    const int begin = part * steps / parts, over = (part + 1) * steps / parts;
+    head += begin / (end - first), tile += begin % (end - first);
+    steps = over - begin;
+  }
+};
+
+// A warp adds its 16 rows of dK and dV of a part to the tile's sums. The warp that does so last takes the sums and
+// leaves zeros: true for it.
+DEVICE bool merge_part(const PartParams& params, int part, float (&dk)[HEAD_DIM / 2], float (&dv)[HEAD_DIM / 2]) {
+  const AttentionBackwardArgs& args = params.rows.persistent.tma.args;
+  const int tile = part / params.shares.parts, warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
+  float* sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + params.offset);
+  auto* counters = reinterpret_cast<uint32_t*>(sums + static_cast<int64_t>(params.shares.shared) * PART_NUMBERS);
+  sums += static_cast<int64_t>(tile) * PART_NUMBERS + tid_x() * 4;
+  constexpr int NEXT = WARPS * WARP_SIZE * 4;  // a thread's next four numbers
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 2; i += 4) {
+    red_add_v4(sums + i / 2 * NEXT, make_float4(dk[i], dk[i + 1], dk[i + 2], dk[i + 3]));
+    red_add_v4(sums + (i / 2 + 1) * NEXT, make_float4(dv[i], dv[i + 1], dv[i + 2], dv[i + 3]));
+  }
+  bar_warp_sync();
+  bool is_last = false;
+  if (lane == 0) {
+    fence_acq_rel_gpu();
+    const uint32_t last = params.shares.parts - 1;
+    is_last = atom_inc(counters + tile * WARPS + warp, last) == last;
+    fence_acq_rel_gpu();
+  }
+  if (!shfl_idx(is_last, 0)) return false;
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 2; i += 4) {
+    const auto of_dk = ld_global<float4>(sums + i / 2 * NEXT), of_dv = ld_global<float4>(sums + (i / 2 + 1) * NEXT);
+    dk[i] = of_dk.x, dk[i + 1] = of_dk.y, dk[i + 2] = of_dk.z, dk[i + 3] = of_dk.w;
+    dv[i] = of_dv.x, dv[i + 1] = of_dv.y, dv[i + 2] = of_dv.z, dv[i + 3] = of_dv.w;
+    st_global(sums + i / 2 * NEXT, make_float4(0.f, 0.f, 0.f, 0.f));
+    st_global(sums + (i / 2 + 1) * NEXT, make_float4(0.f, 0.f, 0.f, 0.f));
+  }
+  return true;
+}
