@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 from harness import operators
 from harness.catalog.entries import Experiment
@@ -30,6 +31,21 @@ def _files(of: tuple[str, ...]) -> Mapping[str, Path]:
     for operator, path in found:
         named[f"{operator}/{path.stem}" if path.stem in named else path.stem] = path
     return named
+
+
+OfProblem = TypeVar("OfProblem")
+
+
+def distinct(
+    draw_one: Callable[[Callable[[], float]], OfProblem], count: int = 1000, seed: int = 2026
+) -> tuple[OfProblem, ...]:
+    """So many different problems of one that `draw_one` makes of random numbers from 0 to 1: by Random.random alone,
+    whose numbers are the same in every version of Python."""
+    draw = Random(seed).random
+    found: dict[OfProblem, None] = {}
+    while len(found) < count:
+        found[draw_one(draw)] = None
+    return tuple(found)
 
 
 def names() -> list[str]:

@@ -57,8 +57,8 @@ READ_BY_HOST = "Host API uninitialized memory access"
 nothing but store one tile by cp.async.bulk or cp.async.bulk.tensor gets this finding all over the tile, and none with
 st.global (compute-sanitizer 2025.3.1 on an H200)."""
 UNSEEN = (
-    "initcheck does not see what TMA writes to global memory, and this kernel stores O so; "
-    "the gate fills O with NaN and finds what is not written"
+    "initcheck does not see what TMA writes to global memory, and this kernel stores its output so; "
+    "the gate fills outputs with NaN and finds what is not written"
 )
 FOUND = 86
 """Exit code by which compute-sanitizer says that it found something."""

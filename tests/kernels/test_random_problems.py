@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.attention.random_problems import BATCHES, EXPERIMENT, GROUP, HEAD_DIMS, HEADS_KV, LONGEST
+from experiments.attention.random_problems import EXPERIMENT
 from harness import flash_attention
 from harness.build import load, prebuild
 from harness.catalog import techniques
@@ -20,6 +20,7 @@ from harness.catalog.cases import Case, declined
 from harness.measure import gate as gates
 from harness.operators.attention import api as plain
 from harness.operators.attention import inputs, numerics
+from harness.operators.attention.drawn import BATCHES, GROUP, HEAD_DIMS, HEADS_KV, LONGEST
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 from tests.support import cpu_run

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness import build, operators
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Technique
 from harness.measure import arenas, gate
@@ -32,6 +33,18 @@ def test_a_cuda_twin_is_right_on_a_cpu(technique: Technique, problem: Problem) -
         options: dict[str, Any] = {"distributions": ("shifted", "negative_scores"), "device": "cpu", "repeats": 1}
         found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, may_vary=True, **options)
         assert found.passed, (seed, found.reason)
+
+
+def test_the_first_random_problems_are_right_on_a_cpu() -> None:
+    """Their lengths cut to what a CPU takes; one dtype, head_dim and mask, which are a build."""
+    experiment = experiments.load("attention_backward/random_problems")
+    of_a_build = [one for one in experiment.problems if (one.head_dim, one.dtype, one.causal) == (64, "fp16", True)]
+    for number, one in enumerate(of_a_build[:8]):
+        problem = replace(one, batch=1, seq_q=1 + one.seq_q % 200, seq_kv=1 + one.seq_kv % 200)
+        loaded = library(experiment.techniques[0], problem)
+        options: dict[str, Any] = {"distributions": ("negative_scores",), "device": "cpu", "repeats": 1}
+        found = gate.gate(launcher(loaded, problem, number), problem, padded=True, may_vary=True, **options)
+        assert found.passed, (problem.slug, found.reason)
 
 
 @pytest.mark.gpu

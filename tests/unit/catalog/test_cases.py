@@ -65,11 +65,27 @@ def test_persistent_kernels_are_gated_at_lengths_where_blocks_take_several_tiles
 
 def test_random_problems_are_always_the_same() -> None:
     """In every version of Python: what is recorded says so of these and no others."""
-    drawn = random_problems.problems()
-    assert drawn == random_problems.EXPERIMENT.problems
+    drawn = random_problems.EXPERIMENT.problems
     assert len(set(drawn)) == len(drawn) == 1000
     assert [problem.slug for problem in drawn[:2]] == FIRST_RANDOM
     assert hashlib.sha256(" ".join(problem.slug for problem in drawn).encode()).hexdigest() == RANDOM_SHA256
+
+
+@pytest.mark.parametrize(
+    ("name", "sha256"),
+    [
+        ("gemm/random_problems", "bb513879b2b13bba2d0431c39bae7c12514408f1fcc3f9a8a226289a36e48726"),
+        ("attention_backward/random_problems", "3920c7239d25e1dd6a5dd0aaa4ab86bc9ad22f6a0f59b096b1b146ff25449c60"),
+    ],
+)
+def test_random_problems_of_other_operators_are_the_same_too_and_none_is_declined(name: str, sha256: str) -> None:
+    experiment = experiments.load(name)
+    slugs = [problem.slug for problem in experiment.problems]
+    assert len(set(slugs)) == 1000
+    assert hashlib.sha256(" ".join(slugs).encode()).hexdigest() == sha256
+    cases = of_experiment(experiment, "h200")
+    assert not any(map(declined, cases))
+    assert sum(case.problem.is_ragged(case.tile) for case in cases if case.tile) > 900
 
 
 def test_random_problems_are_of_every_kind() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness import build
+from harness import build, operators
 from harness.catalog import techniques, tiles
+from harness.catalog.cases import declined
 from harness.catalog.entries import Tile
 from harness.inspection import hardware_counters, sanitizer, tool_session
 from harness.inspection.sanitizer import Check
@@ -284,6 +285,20 @@ def test_every_technique_is_checked_and_declines_a_tile_in_triton_or_a_mask_at_m
     assert {name for name, backend in launched if backend == "cuda"} == set(NAMES)
     ragged = {case.technique for case in cases if case.problem in SANITIZED["general"]}
     assert ragged == {technique.name for technique in techniques.TECHNIQUES if technique.general}
+
+
+@pytest.mark.parametrize("name", ["gemm", "attention_backward"])
+def test_rungs_of_other_operators_are_checked_too(name: str) -> None:
+    """Each on a problem that it takes, and the general ones on one that no tile divides."""
+    operator = operators.get(name)
+    rungs = {f"{name}/{rung.name}": rung for rung in operator.techniques}
+    launched: dict[str, set[object]] = {}
+    for case in sanitizer.cases(rungs, ["cuda"]):
+        if declined(case) is None:
+            launched.setdefault(techniques.at(case.technique, case.problem).path, set()).add(case.problem)
+    assert set(launched) == {rung.path for rung in rungs.values()}
+    general = {rung.path for rung in rungs.values() if rung.general}
+    assert {path for path, problems in launched.items() if problems & {*operator.sanitized["general"]}} == general
 
 
 def descends(name: str, ancestor: str) -> bool:

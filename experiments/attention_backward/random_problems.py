@@ -1,0 +1,35 @@
+"""Are the gradients right on a thousand problems that nobody chose, whether their bits may vary or must repeat?
+
+They are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to three
+batches and twelve heads, both head dimensions, every number format, mask and storage order, and rows of NaN after every
+sequence. Every kernel is checked and none is timed.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[0] += "/../.."  # import from this checkout
+
+from functools import partial
+
+from harness.catalog.entries import Experiment
+from harness.catalog.experiments import distinct
+from harness.operators.attention.drawn import drawn
+from harness.operators.attention_backward.problem import Problem
+
+EXPERIMENT = Experiment(
+    name="random_problems",
+    problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
+    techniques=("overlapped", "deterministic"),
+    backends=("cuda",),
+    peers=(),
+    tiles=("chosen",),
+    modes=(),
+    distributions=("shifted", "outliers", "negative_scores"),
+    padded=True,
+)
+
+if __name__ == "__main__":
+    from harness.setup.script import become
+
+    become("run")
