@@ -157,6 +157,16 @@ TECHNIQUES = LADDER.rungs(
         repeats=False,
     ),
     Technique(
+        "trailing_dq",
+        "hopper",
+        "dQ runs under the next step's exponentials: no warpgroup waits for the other's dS with nothing to do",
+        builds_on=("mask_apart",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "longest_first",
         "hopper",
         "blocks stay and take tiles of keys from a counter, longest first: K and V come while dK and dV are stored",
