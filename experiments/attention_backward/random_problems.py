@@ -20,7 +20,7 @@ from harness.operators.attention_backward.problem import Problem
 EXPERIMENT = Experiment(
     name="random_problems",
     problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
-    techniques=("overlapped", "deterministic"),
+    techniques=("flagship", "deterministic"),
     backends=("cuda",),
     peers=(),
     tiles=("chosen",),

@@ -1,5 +1,5 @@
 """Ablations: kernels of attention_backward/ablations, each a patch on a rung, that carry a term of the gap between core
-Triton's best kernel and the fastest rung (prices.py). They have no Triton twin and are in no ladder. Plain data,
+Triton's best kernel and the flagship (prices.py). They have no Triton twin and are in no ladder. Plain data,
 standard library only."""
 
 from __future__ import annotations

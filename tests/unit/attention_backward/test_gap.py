@@ -24,6 +24,9 @@ SPEED = {
     "consumers_reduce": 450,
     "bulk_reduce": 500,
     "overlapped": 600,
+    "longest_first": 605,
+    "one_launch": 620,
+    "flagship": 640,
     "without_reducing_warp": 560,
     "without_dp_in_flight": 580,
 }
@@ -37,8 +40,8 @@ def test_a_term_is_measured_and_its_cause_is_borne_out(term: Term) -> None:
     assert term.leave_out in {"", *(one.name for one in ABLATIONS if term.name in one.lacks)}
     assert term.cause in CAUSES
     grades = {GRADES[name] for name in term.proofs}
-    assert grades
-    assert ("inexpressible" in grades) is (term.cause == "language" or "gradients roles dropped" in term.proofs)
+    assert grades or term.cause == "effort"
+    assert term.cause != "language" or "inexpressible" in grades
 
 
 def test_the_steps_lead_from_core_triton_to_the_fastest_kernel_without_a_break() -> None:
@@ -66,4 +69,4 @@ def test_the_scorecard_has_the_share_that_has_a_cause() -> None:
     (entry,) = [one for one in entries if one["name"] == "backward_gap_explained"]
     assert (entry["status"], entry["goal"]) == ("complete", 0.85)
     left = (math.log(500 / 450) - math.log(600 / 560)) / 2
-    assert entry["value"] == pytest.approx(1 - left / math.log(600 / 340), abs=1e-6)
+    assert entry["value"] == pytest.approx(1 - left / math.log(640 / 340), abs=1e-6)
