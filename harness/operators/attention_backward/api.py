@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +16,7 @@ from harness.build.loading import load
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
 from harness.operators.attention import validate
-from harness.operators.attention_backward.arguments import structure
+from harness.operators.attention_backward.arguments import POINTERS, SCRATCH, AttentionBackwardArgs, structure
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.errors import LaunchError, Unsupported
@@ -25,7 +27,8 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 FASTEST = {False: "overlapped", True: "deterministic"}
 """Whether bits must repeat -> the rung that is tried first."""
 MOST_PROBLEMS = 1024
-"""Problems whose kernels are remembered."""
+"""Problems whose kernels are remembered, and kinds of launch."""
+_launches: dict[Hashable, Launch] = {}
 TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
 
 
@@ -141,18 +144,68 @@ def launch(
 ) -> Gradients:  # fmt: skip
     """dq, dk and dv on the current stream of q's device, without waiting for it. Scratch memory comes from PyTorch's
     allocator. Raises Unsupported, CompileError, and LaunchError with CUDA's own words."""
-    given = {"q": q, "k": k, "v": v, "o": o, "do": d_o}
-    tensors = {name: _laid_out(name, tensor) for name, tensor in given.items()}
-    tensors |= {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
-    problem = _problem(q, k, causal)
-    with torch.cuda.device(q.device):
-        kernel = _kernel(q.device.index, case_of(problem, deterministic, torch.cuda.get_device_name(q.device)))
-        workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=q.device)
-        workspace[kernel.scratch_bytes :].zero_()
-        args = structure({**tensors, "lse": lse}, {"scale": scale}, workspace)
-        if code := kernel.entry(bytes(args), torch.cuda.current_stream(q.device).cuda_stream):
-            raise LaunchError(f"gradients of flash_attention, {problem.slug}: {torch.cuda.CudaError(code)}", code)
-    return tensors["dq"], tensors["dk"], tensors["dv"]
+    given = (q, k, v, o, d_o)
+    key = (*((one.shape, one.stride()) for one in given), q.dtype, q.device, causal, scale, deterministic)
+    call = _launches.get(key)
+    if call is not None and call.takes(given):
+        return call(lse, *given)
+    laid_out = {name: _laid_out(name, one) for name, one in zip(Launch.INPUTS, given, strict=True)}
+    call = Launch({**laid_out, "lse": lse}, (q, k, v), causal, scale, deterministic)
+    if all(one is tensor for one, tensor in zip(given, laid_out.values(), strict=True)):
+        if len(_launches) >= MOST_PROBLEMS:
+            _launches.clear()
+        _launches[key] = call
+    return call(lse, *laid_out.values())
+
+
+class Launch:
+    """All launches of one kind: the kernel, and its arguments but for addresses."""
+
+    INPUTS = ("q", "k", "v", "o", "do")
+    ADDRESSES = struct.Struct(f"{len(POINTERS)}P{len(SCRATCH) + 1}P")  # the first fields of AttentionBackwardArgs
+
+    def __init__(
+        self, tensors: dict[str, Tensor], given: Gradients, causal: bool, scale: float, deterministic: bool
+    ) -> None:
+        """`tensors`: what kernels read. `given`: q, k and v, whose storage order the gradients have."""
+        q, device = tensors["q"], tensors["q"].device
+        self.problem = _problem(q, tensors["k"], causal)
+        with torch.cuda.device(device):
+            name = torch.cuda.get_device_name(device)
+            self.kernel = _kernel(device.index, case_of(self.problem, deterministic, name))
+        outputs = [torch.empty_like(one, device="meta", requires_grad=False) for one in given]
+        nothing = torch.empty(0, device="meta")  # at address 0, so that addresses of scratch memory are offsets
+        args = structure({**tensors, **dict(zip(("dq", "dk", "dv"), outputs, strict=True))}, {"scale": scale}, nothing)
+        assert AttentionBackwardArgs.q_stride.offset == self.ADDRESSES.size
+        self.rest = bytes(args)[self.ADDRESSES.size :]
+        self.offsets = tuple(getattr(args, name) or 0 for name in (*SCRATCH, "workspace"))
+        self.outputs = [(tuple(one.shape), one.stride()) for one in outputs]
+        self.options = {"dtype": q.dtype, "device": device}
+        self.reaches = tuple(validate.reach(tensors[name]) for name in self.INPUTS)
+
+    def takes(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether what may differ between calls of a kind is as kernels need it: memory, and where it begins."""
+        return all(
+            one.storage_offset() * 2 + reach <= one.untyped_storage().nbytes()
+            and (address := one.data_ptr())
+            and not (address % validate.ALIGNMENT or one.is_neg())
+            for one, reach in zip(tensors, self.reaches, strict=True)
+        )
+
+    def __call__(self, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, d_o: Tensor) -> Gradients:
+        device, kernel = q.device, self.kernel
+        with torch.cuda.device(device):
+            dq, dk, dv = (torch.empty_strided(*one, **self.options) for one in self.outputs)
+            workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=device)
+            if kernel.workspace_bytes:
+                workspace[kernel.scratch_bytes :].zero_()
+            begin = workspace.data_ptr()
+            addresses = (one.data_ptr() for one in (q, k, v, o, d_o, lse, dq, dk, dv))
+            args = self.ADDRESSES.pack(*addresses, *(begin + offset for offset in self.offsets)) + self.rest
+            if code := kernel.entry(args, torch._C._cuda_getCurrentRawStream(device.index)):
+                error = torch.cuda.CudaError(code)
+                raise LaunchError(f"gradients of flash_attention, {self.problem.slug}: {error}", code)
+        return dq, dk, dv
 
 
 def _laid_out(name: str, tensor: Tensor) -> Tensor:

@@ -262,12 +262,52 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(forward, "_attend", attend)
     monkeypatch.setattr(api, "_kernel", kernel)
+    monkeypatch.setattr(api, "_launches", {})
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
     for name, value in {
         "device": lambda _: nullcontext(),
         "get_device_name": lambda _: "NVIDIA H100 80GB HBM3",
-        "current_stream": lambda _: SimpleNamespace(cuda_stream=0),
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
+
+
+def test_what_may_differ_between_launches_of_a_kind_is_checked_on_each(
+    cpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[arguments.AttentionBackwardArgs] = []
+
+    def entry(args: bytes, _stream: int) -> int:
+        launched.append(arguments.AttentionBackwardArgs.from_buffer_copy(args))
+        return 0
+
+    def kernel(_gpu: int, case: Any) -> Any:
+        asked.append(case)
+        return SimpleNamespace(entry=entry, scratch_bytes=arguments.scratch_bytes(case.problem), workspace_bytes=4)
+
+    def launch(**changed: Tensor) -> Any:
+        return api.launch(*(given | changed).values(), lse, True, 0.125, False)
+
+    asked: list[Any] = []
+    monkeypatch.setattr(api, "_kernel", kernel)
+    given = {name: torch.zeros(1, 2, 64, 64, dtype=torch.bfloat16) for name in ("do", "q", "k", "v", "o")}
+    lse, moved = torch.zeros(1, 2, 64), torch.zeros(2 * 64 * 64 + 1, dtype=torch.bfloat16)
+    for d_o in (given["do"], given["do"].clone()):
+        dq, _, dv = launch(do=d_o)
+        args = launched[-1]
+        assert (args.do, args.q, args.dq, args.dv) == tuple(one.data_ptr() for one in (d_o, given["q"], dq, dv))
+        rows = 4 * 2 * args.scratch_rows
+        assert (args.dots - args.dq_sums, args.lse_log2 - args.dots) == (64 * rows, rows)
+        assert (args.workspace - args.lse_log2, args.scale, args.seq_kv) == (rows, 0.125, 64)
+    assert len(asked) == 1
+    unaligned = moved[1:].view(1, 2, 64, 64)
+    launch(do=unaligned)
+    assert launched[-1].do not in (0, unaligned.data_ptr())
+    freed = given["k"].clone()
+    freed.untyped_storage().resize_(0)
+    for wrong in (freed, torch._efficientzerotensor(freed.shape, dtype=torch.bfloat16)):
+        with pytest.raises(ValueError, match=r"^k: got a "):
+            launch(k=wrong)
+    assert len(launched) == 3
 
 
 def no_scores(q: Tensor, k: Tensor, _v: Tensor) -> None:
