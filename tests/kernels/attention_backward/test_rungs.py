@@ -47,6 +47,19 @@ def test_the_first_random_problems_are_right_on_a_cpu() -> None:
         assert found.passed, (problem.slug, found.reason)
 
 
+SHARED = (Problem(1, 1, 1, 1024, 128, 64, "fp16"), Problem(1, 2, 1, 1000, 200, 64, "fp16", True, "bshd"))
+"""Fewer tiles of keys than multiprocessors, and enough queries for two blocks or more to share one."""
+
+
+@pytest.mark.parametrize("problem", SHARED, ids=lambda problem: problem.slug)
+def test_shared_tiles_of_keys_are_right_on_a_cpu(problem: Problem) -> None:
+    loaded = library("flagship", problem)
+    options: dict[str, Any] = {"distributions": ("shifted",), "device": "cpu", "repeats": 1, "may_vary": True}
+    for seed in (0, 3):
+        found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, **options)
+        assert found.passed, (seed, found.reason)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("technique", "backend"),
