@@ -19,7 +19,7 @@ HEAD_DIM_256 = Limit(
     "cuda",
     "head_dim 256: dK and dV of a warpgroup's 64 keys fill 256 of the 240 registers of a thread, and a tile of 64 "
     "queries and 128 keys, with one buffer of each operand, "
-    f"{2 * 256 * 2 * (128 + 64) + 2 * 64 * 128 + 4 * 64 * 256} of the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    f"{2 * 256 * 2 * (128 + 64) + 2 * 64 * 128 + 4 * 64 * 256} of the {SHARED_MEMORY_BYTES} bytes of shared memory",
     lambda problem, tile: problem.head_dim == 256,
 )
 HEAD_DIM = Limit("*", "head_dim must be 64 or 128", lambda problem, tile: problem.head_dim not in (64, 128))
