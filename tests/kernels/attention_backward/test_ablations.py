@@ -22,6 +22,7 @@ from tests.support.gradients import launcher, library
 pytestmark = pytest.mark.spread
 
 ABLATIONS = operators.get("attention_backward").ablations
+NAMES = [one.name for one in ABLATIONS]
 TIMED = (Problem.square(4, 16, 4096, 128), Problem.square(4, 32, 4096, 64, causal=True))
 
 
@@ -47,6 +48,22 @@ def test_it_is_right_on_a_cpu(one: Ablation, problem: Problem) -> None:
         options: dict[str, Any] = {"distributions": ("shifted", "negative_scores"), "device": "cpu", "repeats": 1}
         found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, may_vary=True, **options)
         assert found.passed, (seed, found.reason)
+
+
+def main_loop(name: str) -> dict[str, Any]:
+    technique, problem = techniques.of_qualified(f"attention_backward/{name}"), TIMED[0]
+    tile = techniques.reference_tile(technique, problem.tile_key)
+    found: dict[str, Any] = proven.machine_code((Case("inspect", name, "cuda", problem, tile), MEASURED))["main_loop"]
+    return found
+
+
+def test_what_is_under_the_products_is_what_the_ablation_says() -> None:
+    """A program whose products are all awaited at once has nothing under them; without a warp that reduces as much
+    stays under them as before."""
+    under = {name: main_loop(name)["under_products"]["exponentials"] for name in ("overlapped", *NAMES)}
+    assert under["overlapped"] == under["without_reducing_warp"] > 0
+    assert under["without_dp_in_flight"] == under["consumers_reduce"] == under["triton_program"] == 0
+    assert len({main_loop(name)["products"] for name in under}) == 1
 
 
 @pytest.mark.parametrize("problem", TIMED, ids=lambda problem: problem.slug)
