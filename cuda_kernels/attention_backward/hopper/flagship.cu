@@ -180,7 +180,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
         for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
           const DqTile at{work.batch, tiles.head, tiles.tile};
           const bool begins = step == 0 || at.tile == tiles.first;
-          const int goal = begins ? jobs_needed(rows, at.batch, at.head) : jobs.taken + step % 2;
+          const int goal = begins ? jobs_needed(rows, at.batch, at.head) : jobs.taken + (step % 4 == 3);
           jobs.take_until(goal, rows, sums_smem, sums_full, copies);
           bool is_last = false;
           if (lane == 0) {

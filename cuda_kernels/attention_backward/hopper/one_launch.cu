@@ -4,7 +4,7 @@
 //
 // A job is D of a tile of queries: the warp takes it from a counter, copies O and dO to the buffer in which it converts
 // tiles of dQ, and writes D and LSE. Before a block's first step of a head it takes jobs until all are taken that the
-// head needs, and between steps one now and then, so that later blocks find theirs done. The producer waits for a
+// head needs, and one in every fourth step, so that later blocks find theirs done. The producer waits for a
 // counter of the head. No warp waits for a job that nobody has taken: a warp that took one waits for nothing but its
 // copy. Fences are those of last_adder. The last addition of a head is waited for at once, so that the warp that
 // converts gets to the next head, whose jobs it may have to take, without a step of it. fence.proxy.async and
@@ -178,7 +178,7 @@ KERNEL(THREADS, 1) one_launch(GRID_CONSTANT const RowJobParams rows) {
         QueryTiles tiles(args, work.kv_start, work.head_kv);
         for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
           const DqTile at{work.batch, tiles.head, tiles.tile};
-          const int goal = at.tile == tiles.first ? jobs_needed(rows, at.batch, at.head) : jobs.taken + step % 2;
+          const int goal = at.tile == tiles.first ? jobs_needed(rows, at.batch, at.head) : jobs.taken + (step % 4 == 3);
           jobs.take_until(goal, rows, sums_smem, sums_full, copies);
           bool is_last = false;
           if (lane == 0) {
