@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from cuda_kernels import cpu_build
-from harness import build
+from harness import build, operators
 from harness.build import Case
 from harness.catalog import techniques
 from harness.inspection import single_launch
+from harness.measure import arenas
 from harness.operators.attention import inputs, reference
 from harness.operators.attention.problem import Problem
+from harness.operators.attention_backward import problem as backward
+from harness.operators.gemm import problem as gemm
 from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
@@ -53,7 +58,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> HostDriver:
 
     def built(case: Case, arch: str, *, inline: bool) -> SimpleNamespace:
         assert (arch, inline) == ("sm_90a", False)
-        path = cpu_build.HERE / f"{techniques.of_qualified(case.technique or '').path}.cu"
+        path = cpu_build.HERE / f"{techniques.at(case.technique or '', case.problem).path}.cu"
         return SimpleNamespace(library=cpu_build.build(path, build.constants(case)))
 
     monkeypatch.setattr(build, "build_cuda", built)
@@ -82,6 +87,38 @@ def test_the_kernel_gets_what_the_problem_says(problem: Problem, monkeypatch: py
     assert abs(q.float().mean()) < 0.05
     expected, _ = reference.truth(q, k, v, scale=problem.scale, causal=problem.causal)
     assert (o.double() - expected).abs().max() < 2e-2
+
+
+def launched(problem: Any, technique: str, driver: HostDriver) -> list[torch.Tensor]:
+    """Every tensor of a launch in fp64, inputs first, in the shapes of a packed problem."""
+    operator = operators.of(problem)
+    tile = techniques.reference_tile(techniques.at(technique, problem), problem.tile_key)
+    single_launch.launch_cuda(Case("sanitizer", technique, "cuda", problem, tile), "sm_90a")
+    specs = {**operator.input_specs(problem), **operator.output_specs(problem)}
+    return [
+        torch.frombuffer(memory, dtype=arenas.DTYPES[spec.dtype])[: math.prod(spec.shape)].view(spec.shape).double()
+        for memory, spec in zip(driver.memory, specs.values(), strict=False)
+    ]
+
+
+def test_a_matrix_product_is_launched_as_its_problem_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = launched(gemm.Problem(128, 256, 64, "fp16"), "pingpong", on_cpu(monkeypatch))
+    assert (c - a @ b.T).abs().max() < 2e-2
+
+
+def test_a_backward_pass_is_launched_as_its_problem_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scratch memory holds NaN; lse and o are any numbers."""
+    problem = backward.Problem(1, 2, 1, 128, 128, 64, "fp16")
+    q, k, v, o, do, lse, dq, dk, dv = launched(problem, "overlapped", on_cpu(monkeypatch))
+    p = torch.exp(problem.scale * q @ k.transpose(2, 3) - lse[..., None])
+    ds = p * (do @ v.transpose(2, 3) - (do * o).sum(3, keepdim=True))
+    expected = {
+        "dq": problem.scale * ds @ k,
+        "dk": problem.scale * (ds.transpose(2, 3) @ q).sum(1, keepdim=True),
+        "dv": (p.transpose(2, 3) @ do).sum(1, keepdim=True),
+    }
+    for name, got in zip(expected, (dq, dk, dv), strict=True):
+        assert (got - expected[name]).abs().max() < 4e-3 * expected[name].abs().max(), name
 
 
 def test_a_kernel_gets_the_workspace_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
