@@ -1,5 +1,5 @@
-// The fastest of the ladder: one_launch, and a schedule for each problem.
-// Builds on one_launch; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16
+// The fastest of the ladder: all of the above, and a schedule for each problem.
+// Builds on paired_numbers; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
 // Whole tiles leave the last round of a problem half empty, or most of a GPU idle in a small one. So the host counts
@@ -169,7 +169,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
     }
     // The last one computes D, and turns tiles of dQ that are complete into 16 bits.
     if (warp == WARPS + 3) {
-      RowJobs jobs;
+      RowJobs<true> jobs;
       int copies = 0;
       for (int round = 0;; ++round) {
         wait(kv_full, round % 2);
@@ -215,8 +215,8 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
     float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
     for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
       const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
-      const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 8,
-                     dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
+      const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 16,
+                     dots = dots_smem + stage * NUMBERS_BYTES + quad * 16;
 
       // S^T = K Q^T, dP^T = V dO^T
       float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
@@ -240,10 +240,12 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
 
       // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
 #pragma unroll
-      for (int n = 0; n < BLOCK_M / 2; n += 4) {
-        const auto lse_pair = ld_shared<float2>(lse + n * 8);
-        for (int i = 0; i < 4; ++i)
-          s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
+      for (int n = 0; n < BLOCK_M / 2; n += 8) {
+        const auto lse_pairs = ld_shared<float4>(lse + n * 8);
+        for (int i = 0; i < 4; ++i) {
+          s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pairs.y : lse_pairs.x));
+          s_regs[n + 4 + i] = ex2_approx_ftz(s_regs[n + 4 + i] * scale_log2 - (i % 2 ? lse_pairs.w : lse_pairs.z));
+        }
       }
       if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
 #pragma unroll
@@ -276,10 +278,12 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
 
       // dS = P (dP - D)
 #pragma unroll
-      for (int n = 0; n < BLOCK_M / 2; n += 4) {
-        const auto dot_pair = ld_shared<float2>(dots + n * 8);
-        for (int i = 0; i < 4; ++i)
-          dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
+      for (int n = 0; n < BLOCK_M / 2; n += 8) {
+        const auto dot_pairs = ld_shared<float4>(dots + n * 8);
+        for (int i = 0; i < 4; ++i) {
+          dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pairs.y : dot_pairs.x));
+          dp_regs[n + 4 + i] = s_regs[n + 4 + i] * (dp_regs[n + 4 + i] - (i % 2 ? dot_pairs.w : dot_pairs.z));
+        }
       }
       pack<BLOCK_M>(ds_regs, dp_regs);
       if constexpr (!DV_UNDER_DS) issue_dv();

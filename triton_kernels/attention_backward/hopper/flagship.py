@@ -1,7 +1,8 @@
 """The fastest of the ladder: longest_first, whose programs go in the order of their work.
 
-Builds on one_launch; changes how tiles of keys are shared out. A program of core Triton can have a part of a tile, but
-the addition of its dK and dV is over at a time that no other program knows: one more launch would have to convert them.
+Builds on paired_numbers; changes how tiles of keys are shared out. A program of core Triton can have a part of a tile,
+but the addition of its dK and dV is over at a time that no other program knows: one more launch would have to convert
+them.
 
 So this is the same program as longest_first.
 """
