@@ -1,17 +1,22 @@
 // Tiles of keys that several blocks share: each has a part of the steps, and adds its dK and dV in global memory.
 #pragma once
 
-#include <attention_backward/row_jobs.cuh>
+#include <attention_backward/descending_tiles.cuh>
+#include <attention_backward/persistent_tiles.cuh>
+#include <ptx/atom.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/fence.cuh>
+#include <ptx/ld_st.cuh>
 #include <ptx/red.cuh>
+#include <ptx/shfl.cuh>
 
 // How a launch shares out its tiles: the first `whole` ones go to a block each, the other ones to `parts` blocks each.
 struct Shares {
   int whole, parts, shared;
 };
 struct PartParams {
-  RowJobParams rows;
+  PersistentParams persistent;
   Shares shares;
-  int64_t offset;  // in the workspace, of the sums of shared tiles, and then of a counter for each warp of each
 };
 
 constexpr int MOST_PARTS = 8;
@@ -50,17 +55,18 @@ inline Error share_out(Shares& shares, const AttentionBackwardArgs& args) {
   return Error{};
 }
 
+// The workspace has the counter of the tiles of keys, then the sums of shared tiles, then a counter for each warp of
+// each.
+constexpr int SUMS_OFFSET = 128;
 inline int64_t part_workspace_bytes(const AttentionBackwardArgs& args) {
   Shares shares{};
   const Error error = share_out(shares, args);  // without a GPU there is nothing to share
-  return row_workspace_bytes(args) + (error != 0 ? 0 : shares.shared * (PART_NUMBERS * 4ll + WARPS * 4));
+  return SUMS_OFFSET + (error != 0 ? 0 : shares.shared * (PART_NUMBERS * 4ll + WARPS * 4));
 }
 inline Error plan(PartParams& params) {
-  AttentionBackwardArgs& args = params.rows.persistent.tma.args;
-  params.offset = row_workspace_bytes(args);
-  if (const Error error = share_out(params.shares, args)) return error;
-  if (const Error error = plan(params.rows)) return error;
-  PersistentParams& persistent = params.rows.persistent;
+  PersistentParams& persistent = params.persistent;
+  if (const Error error = share_out(params.shares, persistent.tma.args)) return error;
+  if (const Error error = plan(persistent)) return error;
   int multiprocessors;
   if (const Error error = multiprocessor_count(multiprocessors)) return error;
   persistent.total = params.shares.whole + params.shares.shared * params.shares.parts;
@@ -74,7 +80,7 @@ struct alignas(16) PartTile {
   int part;  // of all parts of shared tiles, in their order; -1 for a whole tile
 
   DEVICE static PartTile of(const PartParams& params, int number) {
-    const PersistentParams& persistent = params.rows.persistent;
+    const PersistentParams& persistent = params.persistent;
     if (number >= persistent.total) return {-1, 0, 0, -1};
     const int part = number - params.shares.whole;
     const int tile = part < 0 ? number : params.shares.whole + part / params.shares.parts;
@@ -85,13 +91,13 @@ struct alignas(16) PartTile {
 };
 
 // The steps of a tile, or of a part of it.
-struct PartTiles : QueryTiles {
+struct PartTiles : DescendingTiles {
   DEVICE PartTiles(const PartParams& params, const PartTile& work)
-      : QueryTiles(params.rows.persistent.tma.args, work.kv_start, work.head_kv) {
+      : DescendingTiles(params.persistent.tma.args, work.kv_start, work.head_kv) {
     if (work.part < 0) return;
     const int parts = params.shares.parts, part = work.part % parts;
     const int begin = part * steps / parts, over = (part + 1) * steps / parts;
-    head += begin / (end - first), tile += begin % (end - first);
+    head += begin / (end - first), tile -= begin % (end - first);
     steps = over - begin;
   }
 };
@@ -99,9 +105,9 @@ struct PartTiles : QueryTiles {
 // A warp adds its 16 rows of dK and dV of a part to the tile's sums. The warp that does so last takes the sums and
 // leaves zeros: true for it.
 DEVICE bool merge_part(const PartParams& params, int part, float (&dk)[HEAD_DIM / 2], float (&dv)[HEAD_DIM / 2]) {
-  const AttentionBackwardArgs& args = params.rows.persistent.tma.args;
+  const AttentionBackwardArgs& args = params.persistent.tma.args;
   const int tile = part / params.shares.parts, warp = tid_x() / WARP_SIZE, lane = tid_x() % WARP_SIZE;
-  float* sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + params.offset);
+  float* sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + SUMS_OFFSET);
   auto* counters = reinterpret_cast<uint32_t*>(sums + static_cast<int64_t>(params.shares.shared) * PART_NUMBERS);
   sums += static_cast<int64_t>(tile) * PART_NUMBERS + tid_x() * 4;
   constexpr int NEXT = WARPS * WARP_SIZE * 4;  // a thread's next four numbers

@@ -1,11 +1,11 @@
-// The fastest of the ladder: all of the above, and a schedule for each problem.
-// Builds on paired_numbers; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16
+// The fastest of the ladder: descending, and a schedule for each problem.
+// Builds on descending; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
 // Whole tiles leave the last round of a problem half empty, or most of a GPU idle in a small one. So the host counts
 // rounds: tiles that would fill no round are shared by up to 8 blocks, each of which has a part of their queries. Their
 // dK and dV are added in L2 by warps; the warp that adds last writes them in 16 bits, and leaves zeros.
-// Fences are those of one_launch. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
+// Fences are those of descending. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
 // it, and the last one's loads after it.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
@@ -20,10 +20,8 @@
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
-#include <attention_backward/dq_workspace.cuh>
 #include <attention_backward/parts.cuh>
-#include <attention_backward/persistent_tiles.cuh>
-#include <attention_backward/row_jobs.cuh>
+#include <attention_backward/row_sums.cuh>
 #include <attention_backward/tma_params.cuh>
 #include <attention_backward/warpgroup_tiles.cuh>
 
@@ -50,8 +48,7 @@ struct SharedMemory {
   static constexpr int d_o = q + STAGES * Q_BYTES;
   static constexpr int ds = d_o + STAGES * Q_BYTES;
   static constexpr int dq = ds + 2 * SCORE_BYTES;
-  static constexpr int sums = dq + 2 * DQ_BYTES;
-  static constexpr int lse = sums + TILE_BYTES;
+  static constexpr int lse = dq + 2 * DQ_BYTES;
   static constexpr int dots = lse + STAGES * NUMBERS_BYTES;
   static constexpr int kv_full = dots + STAGES * NUMBERS_BYTES;
   static constexpr int kv_empty = kv_full + 8;
@@ -60,16 +57,12 @@ struct SharedMemory {
   static constexpr int q_empty = do_full + STAGES * 8;
   static constexpr int do_empty = q_empty + STAGES * 8;
   static constexpr int work = do_empty + STAGES * 8;
-  static constexpr int added_full = work + 2 * sizeof(PartTile);
-  static constexpr int added_empty = added_full + Messages::COUNT * 8;
-  static constexpr int sums_full = added_empty + Messages::COUNT * 8;
-  static constexpr int bytes = sums_full + 8;
+  static constexpr int bytes = work + 2 * sizeof(PartTile);
 };
 
 // One block at a time: dK and dV of BLOCK_N keys of a head of K and V, and what these keys add to dQ.
 KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
-  const RowJobParams& rows = parts.rows;
-  const PersistentParams& persistent = rows.persistent;
+  const PersistentParams& persistent = parts.persistent;
   const TmaParams& params = persistent.tma;
   const AttentionBackwardArgs& args = params.args;
   const uint32_t smem = shared_base();
@@ -77,8 +70,6 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
   const uint32_t q_smem = smem + SharedMemory::q, do_smem = smem + SharedMemory::d_o;
   const uint32_t lse_smem = smem + SharedMemory::lse, dots_smem = smem + SharedMemory::dots;
   const uint32_t kv_full = smem + SharedMemory::kv_full, kv_empty = smem + SharedMemory::kv_empty;
-  Messages added{smem + SharedMemory::added_full, smem + SharedMemory::added_empty};
-  const uint32_t sums_smem = smem + SharedMemory::sums, sums_full = smem + SharedMemory::sums_full;
   const uint32_t q_full = smem + SharedMemory::q_full, do_full = smem + SharedMemory::do_full;
   const uint32_t q_empty = smem + SharedMemory::q_empty, do_empty = smem + SharedMemory::do_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -96,13 +87,11 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
   };
 
   if (tid_x() == 0) {
-    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 3);
+    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 2);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(q_full + stage * 8, 1), mbarrier_init(do_full + stage * 8, 1);
       mbarrier_init(q_empty + stage * 8, WARPS), mbarrier_init(do_empty + stage * 8, WARPS);
     }
-    added.init();
-    mbarrier_init(sums_full, 1);
     fence_mbarrier_init();  // TMA sees the initialized barriers ...
   }
   bar_sync();  // ... and so does every thread
@@ -124,7 +113,6 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
         for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ring.advance()) {
           const Head head(args, work.batch, tiles.head);
           const int stage = ring.stage, row = tiles.tile * BLOCK_M;
-          if (step == 0 || tiles.tile == tiles.first) wait_for_rows(rows, work.batch, tiles.head);
           wait(q_empty + stage * 8, ring.phase ^ 1);  // passes immediately in the first round
           load_queries(q_smem + stage * Q_BYTES, params.q, lse_smem + stage * NUMBERS_BYTES, head.lse_log2(args), row,
                        tiles.head, work.batch, q_full + stage * 8);
@@ -153,49 +141,12 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
             cp_reduce_async_bulk_add(head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4),
                                      dq_smem + part * DQ_BYTES, DQ_BYTES);
             cp_async_bulk_commit_group();
-            if (step > 0 && tiles.tile != tiles.first) {
-              cp_async_bulk_wait_group<1>();
-              added.send();
-            }
-            if (step + 1 == tiles.steps || tiles.tile + 1 == tiles.end) {
-              cp_async_bulk_wait_group<0>();
-              added.send();
-            }
             cp_async_bulk_wait_group_read<0>();
           }
           bar_warp_sync();
         }
       }
-    }
-    // The last one computes D, and turns tiles of dQ that are complete into 16 bits.
-    if (warp == WARPS + 3) {
-      RowJobs<true> jobs;
-      int copies = 0;
-      for (int round = 0;; ++round) {
-        wait(kv_full, round % 2);
-        const PartTile work = work_of_round(round);
-        if (work.is_none()) break;
-        if (lane == 0) mbarrier_arrive(kv_empty);
-        PartTiles tiles(parts, work);
-        for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
-          const DqTile at{work.batch, tiles.head, tiles.tile};
-          const bool begins = step == 0 || at.tile == tiles.first;
-          const int goal = begins ? jobs_needed(rows, at.batch, at.head) : jobs.taken + (step % 4 == 3);
-          jobs.take_until(goal, rows, sums_smem, sums_full, copies);
-          bool is_last = false;
-          if (lane == 0) {
-            added.receive();
-            fence_proxy_async();
-            fence_acq_rel_gpu();
-            const uint32_t last = adders(persistent, at.tile) - 1;
-            is_last = atom_inc(at.counter(args), last) == last;  // back to 0 after the last one
-          }
-          if (!shfl_idx(is_last, 0)) continue;
-          convert_tile(args, at, sums_smem, sums_full, copies++ % 2);
-          if (lane == 0) count_conversion(rows, at);
-        }
-      }
-      jobs.take_until(rows.jobs + 1, rows, sums_smem, sums_full, copies);
+      if (lane == 0) cp_async_bulk_wait_group<0>();
     }
     return;
   }
@@ -215,8 +166,8 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
     float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
     for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
       const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
-      const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 16,
-                     dots = dots_smem + stage * NUMBERS_BYTES + quad * 16;
+      const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 8,
+                     dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
 
       // S^T = K Q^T, dP^T = V dO^T
       float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
@@ -240,12 +191,10 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
 
       // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
 #pragma unroll
-      for (int n = 0; n < BLOCK_M / 2; n += 8) {
-        const auto lse_pairs = ld_shared<float4>(lse + n * 8);
-        for (int i = 0; i < 4; ++i) {
-          s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pairs.y : lse_pairs.x));
-          s_regs[n + 4 + i] = ex2_approx_ftz(s_regs[n + 4 + i] * scale_log2 - (i % 2 ? lse_pairs.w : lse_pairs.z));
-        }
+      for (int n = 0; n < BLOCK_M / 2; n += 4) {
+        const auto lse_pair = ld_shared<float2>(lse + n * 8);
+        for (int i = 0; i < 4; ++i)
+          s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
       }
       if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
 #pragma unroll
@@ -278,12 +227,10 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
 
       // dS = P (dP - D)
 #pragma unroll
-      for (int n = 0; n < BLOCK_M / 2; n += 8) {
-        const auto dot_pairs = ld_shared<float4>(dots + n * 8);
-        for (int i = 0; i < 4; ++i) {
-          dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pairs.y : dot_pairs.x));
-          dp_regs[n + 4 + i] = s_regs[n + 4 + i] * (dp_regs[n + 4 + i] - (i % 2 ? dot_pairs.w : dot_pairs.z));
-        }
+      for (int n = 0; n < BLOCK_M / 2; n += 4) {
+        const auto dot_pair = ld_shared<float2>(dots + n * 8);
+        for (int i = 0; i < 4; ++i)
+          dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
       }
       pack<BLOCK_M>(ds_regs, dp_regs);
       if constexpr (!DV_UNDER_DS) issue_dv();
@@ -344,7 +291,10 @@ EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 EXPORT int workspace_bytes(const AttentionBackwardArgs* args) { return static_cast<int>(part_workspace_bytes(*args)); }
 
 EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
-  PartParams params{{{{*args}}}};
+  PartParams params{{{*args}}};
   if (const Error error = plan(params)) return error;
-  return launch_kernel<flagship>({params.rows.persistent.blocks, 1, 1}, THREADS, SharedMemory::bytes, stream, params);
+  if (const Error error = launch_row_sums(*args, true, stream)) return error;
+  const Grid grid{params.persistent.blocks, 1, 1};
+  if (const Error error = launch_kernel<flagship>(grid, THREADS, SharedMemory::bytes, stream, params)) return error;
+  return launch_convert_dq_fragments(*args, stream);
 }

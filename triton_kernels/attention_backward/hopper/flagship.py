@@ -1,10 +1,9 @@
-"""The fastest of the ladder: longest_first, whose programs go in the order of their work.
+"""The fastest of the ladder: descending, whose programs go in the order of their work.
 
-Builds on paired_numbers; changes how tiles of keys are shared out. A program of core Triton can have a part of a tile,
-but the addition of its dK and dV is over at a time that no other program knows: one more launch would have to convert
-them.
+Builds on descending; changes how tiles of keys are shared out. A program of core Triton can have a part of a tile, but
+the addition of its dK and dV is over at a time that no other program knows: one more launch would have to convert them.
 
-So this is the same program as longest_first.
+So this is the same program as descending.
 """
 
-from triton_kernels.attention_backward.hopper.longest_first import twin  # noqa: F401
+from triton_kernels.attention_backward.hopper.descending import twin  # noqa: F401
