@@ -32,6 +32,13 @@ def same_compilers() -> Iterator[None]:
     assert not changed, f"the test left {', '.join(changed)} changed; monkeypatch.setenv undoes it"
 
 
+@pytest.fixture
+def inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that compiles by torch.compile, which names a ptxas to Triton: not for the tests after it."""
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "")
+    monkeypatch.delenv("TRITON_PTXAS_PATH")
+
+
 def _of_compilers() -> set[tuple[str, str]]:
     prefixes = ("TRITON_", "DISABLE_", "CUDA_", "TORCH", "TWINKERNELS_")
     return {(name, value) for name, value in os.environ.items() if name.startswith(prefixes)}

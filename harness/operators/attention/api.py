@@ -89,11 +89,11 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) 
     key: Hashable = None
     try:
         key = (
-            *(q.shape, q.stride(), q.dtype, q.device),
-            *(k.shape, k.stride(), k.dtype, k.device),
-            *(v.shape, v.stride(), v.dtype, v.device),
-            *(causal, type(causal), scale, type(scale)),
-        )
+            q.shape, q.stride(), q.dtype, q.device,
+            k.shape, k.stride(), k.dtype, k.device,
+            v.shape, v.stride(), v.dtype, v.device,
+            causal, type(causal), scale, type(scale),
+        )  # fmt: skip
         call = _calls.get(key)
     except (AttributeError, TypeError, RuntimeError):  # something without strides, or a scale without a hash
         call = None
@@ -213,7 +213,7 @@ class Launch:
         shape, strides, dtype, device = self.o
         o = torch.empty_strided(shape, strides, dtype=dtype, device=device)
         lse = torch.empty_strided(*self.lse, dtype=torch.float32, device=device)  # sooner there than torch.empty
-        if torch.cuda.current_device() == self.gpu:
+        if torch._C._cuda_getDevice() == self.gpu:
             self._launch(*addresses, o.data_ptr(), lse.data_ptr())
         else:
             with torch.cuda.device(self.gpu):

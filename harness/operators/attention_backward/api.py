@@ -193,19 +193,25 @@ class Launch:
         )
 
     def __call__(self, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, d_o: Tensor) -> Gradients:
-        device, kernel = q.device, self.kernel
-        with torch.cuda.device(device):
-            dq, dk, dv = (torch.empty_strided(*one, **self.options) for one in self.outputs)
-            workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=device)
-            if kernel.workspace_bytes:
-                workspace[kernel.scratch_bytes :].zero_()
-            begin = workspace.data_ptr()
-            addresses = (one.data_ptr() for one in (q, k, v, o, d_o, lse, dq, dk, dv))
-            args = self.ADDRESSES.pack(*addresses, *(begin + offset for offset in self.offsets)) + self.rest
-            if code := kernel.entry(args, torch._C._cuda_getCurrentRawStream(device.index)):
-                error = torch.cuda.CudaError(code)
-                raise LaunchError(f"gradients of flash_attention, {self.problem.slug}: {error}", code)
+        kernel, device = self.kernel, q.device
+        dq, dk, dv = (torch.empty_strided(*one, **self.options) for one in self.outputs)
+        workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=device)
+        if kernel.workspace_bytes:
+            workspace[kernel.scratch_bytes :].zero_()
+        begin = workspace.data_ptr()
+        addresses = (one.data_ptr() for one in (q, k, v, o, d_o, lse, dq, dk, dv))
+        args = self.ADDRESSES.pack(*addresses, *(begin + offset for offset in self.offsets)) + self.rest
+        if torch._C._cuda_getDevice() == device.index:
+            self._launch(args, device.index)
+        else:
+            with torch.cuda.device(device):
+                self._launch(args, device.index)
         return dq, dk, dv
+
+    def _launch(self, args: bytes, gpu: int) -> None:
+        if code := self.kernel.entry(args, torch._C._cuda_getCurrentRawStream(gpu)):
+            slug, error = self.problem.slug, torch.cuda.CudaError(code)
+            raise LaunchError(f"gradients of flash_attention, {slug}: {error}", code)
 
 
 def _laid_out(name: str, tensor: Tensor) -> Tensor:

@@ -68,6 +68,7 @@ def test_bits_repeat_beside_other_work() -> None:
         torch.testing.assert_close(one, first, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.usefixtures("inductor")
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_a_compiled_step_has_the_same_bits(mode: str) -> None:
     step = torch.compile(lambda leaf: attend(leaf * 2) * 0.5, fullgraph=True, mode=mode)

@@ -157,6 +157,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch.cpu.Stream, "synchronize", lambda _: None, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: one.stream, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
     return one
 
 
@@ -561,6 +562,7 @@ def on_a_gpu(device: str = "cuda", seq_q: int = 300, seq_kv: int = 300) -> dict[
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("inductor")
 @pytest.mark.parametrize(("seq_q", "seq_kv"), [(300, 300), (2, 6000)])
 def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls(seq_q: int, seq_kv: int) -> None:
     given = on_a_gpu(seq_q=seq_q, seq_kv=seq_kv)
@@ -594,6 +596,7 @@ def test_on_a_gpu_workspaces_lie_in_no_pool_of_the_caller() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("inductor")
 def test_on_a_gpu_it_replays_in_trees_of_graphs() -> None:
     """Graphs that share a pool, which is given back to what was recorded whenever another one warms up."""
     given = on_a_gpu(seq_q=2, seq_kv=6000)

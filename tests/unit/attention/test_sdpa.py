@@ -132,6 +132,7 @@ def test_bits_repeat_where_torch_is_deterministic(on_a_cpu: list[bool], monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("inductor")
 def test_a_compiled_training_step_comes_to_both(on_a_cpu: list[bool]) -> None:
     """Inductor holds outputs to the strides that torch predicts for its own operators."""
     wide = torch.randn(2, 96, 3, 4, 64, dtype=torch.bfloat16)
@@ -188,6 +189,7 @@ def test_on_a_gpu_the_operator_of_any_torch_is_taken_and_given_back(calls: list[
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("inductor")
 @pytest.mark.parametrize("compiles", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("steady", [False, True], ids=["bits vary", "bits repeat"])
 def test_on_a_gpu_sdpa_trains(calls: list[bool], monkeypatch: pytest.MonkeyPatch, compiles: bool, steady: bool) -> None:
@@ -202,13 +204,16 @@ def test_on_a_gpu_sdpa_trains(calls: list[bool], monkeypatch: pytest.MonkeyPatch
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
     monkeypatch.setattr(sdpa.backward, "launch", watched)
-    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: steady)
     step = torch.compile(attend, fullgraph=True) if compiles else attend
 
     def gradients(given: Any, scalars: Any) -> None:
         q, k, v = (given[name].detach().requires_grad_() for name in ("q", "k", "v"))
-        with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
-            found = torch.autograd.grad(step(q, k, v), (q, k, v), given["do"])
+        torch.use_deterministic_algorithms(steady)
+        try:
+            with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
+                found = torch.autograd.grad(step(q, k, v), (q, k, v), given["do"])
+        finally:
+            torch.use_deterministic_algorithms(False)
         for name, gradient in zip(("dq", "dk", "dv"), found, strict=True):
             given[name].copy_(gradient)
 

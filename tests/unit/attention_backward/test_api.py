@@ -264,6 +264,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_kernel", kernel)
     monkeypatch.setattr(api, "_launches", {})
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
     for name, value in {
         "device": lambda _: nullcontext(),
         "get_device_name": lambda _: "NVIDIA H100 80GB HBM3",
