@@ -134,6 +134,30 @@ def test_rows_without_a_timing_are_bad_usage(
     assert str(refused.value).startswith(said.format(file=file))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("samples_ms", value) for value in ([0], ["a"], [], [10**400])),
+        ("group", ["a"]),
+        ("status", None),
+    ],
+    ids=str,
+)
+def test_a_row_that_nothing_can_be_computed_from_is_bad_usage(
+    field: str,
+    value: object,
+    rows: list[Row],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    row = next(row for row in rows if is_kernel(row))
+    file = write(tmp_path / "rows.jsonl", [rows[0], {**row, field: value}])
+    monkeypatch.setenv("REGRESSION_ROWS", str(file))
+    with pytest.raises(pytest.UsageError, match=rf"REGRESSION_ROWS: .*rows\.jsonl:2: row\.{field}"):
+        suite.pytest_configure(request.config)
+
+
 @pytest.mark.slow
 def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
     options = ("-k", "d128-bf16-full", f"--benchmark-histogram={tmp_path / 'drawn'}")
