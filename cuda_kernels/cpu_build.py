@@ -59,6 +59,13 @@ def build(
     )
 
 
+def plain(path: Path) -> Path:
+    """The library of a C++ file that is no kernel; what it does not define its process must have loaded before it.
+    Raises ToolchainError, CompileError."""
+    options = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-Wall", "-O2", "-shared")
+    return _made(path.stem, "so", [path], options, lambda out: [compiler(), *options, str(path), "-o", str(out)])
+
+
 @functools.cache
 def compiler() -> str:
     """$CXX, g++ or clang++.

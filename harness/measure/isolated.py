@@ -19,140 +19,103 @@ import torch
 
 from harness import operators
 from harness.measure import arenas, process
-from harness.measure.isolation import SLACK, SLOTS, Place, Shared
+from harness.measure.isolation import SLACK, Place, Shared
 from harness.measure.worker import Deadlines
 
-
-class Output(ctypes.Structure):
-    """loop.cpp, field by field."""
-
-    _fields_ = [("address", ctypes.c_void_p), ("bytes", ctypes.c_uint64)]
-
-
-ABOUT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
-CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(Output))
+CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
+"""What loop.cpp asks for: a call by its number, on a copy of the inputs."""
 
 
 class Kernels(process.Process):
     """What the verifier may ask for."""
 
-    def __init__(self, *ours: Any, shared: str, draws: str, results: str, loop: str) -> None:
+    def __init__(self, shared: str, channel: str, loop: str, *ours: Any) -> None:
         """Takes the descriptors, and loads the timing loop: before any file of a user's is imported."""
         super().__init__(*ours)
         self._shared = Shared(int(shared))
         self._storages: dict[str, torch.Tensor] = {}
-        self._stream = 0  # the one that is current now, whatever a kernel makes of it
-        if cuda := self._device == "cuda":
+        stream = 0  # the one that is current now, whatever a kernel makes of it
+        if self._device == "cuda":
             torch.zeros(1, device="cuda")
-            self._stream = torch.cuda.current_stream().cuda_stream
+            stream = torch.cuda.current_stream().cuda_stream
         if loop:
+            ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
             self._loop = ctypes.CDLL(loop)
-            if error := self._loop.loop_open(cuda, int(draws), int(results)):
-                raise RuntimeError(f"timing loop: got error {error} of the CUDA driver, expected a driver that works")
+            self._native("open", int(channel), stream)
 
-    def load(self, case: Any, label: str) -> str:
-        """Loads a case and returns its label: what it leaves out."""
-        self.now("load", label)
-        return str(self._load(case).label)
+    def _native(self, function: str, *arguments: Any) -> None:
+        """Calls a function of loop.cpp."""
+        numbers = (ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments)
+        if error := getattr(self._loop, f"loop_{function}")(*numbers):
+            raise RuntimeError(f"timing loop: CUDA error {error} in {function}")
 
-    def launch(self, case: Any, label: str, places: Mapping[str, Place], scalars: Any, seed: int | None) -> float:
+    def launch(self, case: Any, label: str, places: Mapping[str, Place], scalars: Any, order: int | None) -> float:
         """Launches once on the tensors of shared memory and returns the milliseconds that it took. Their bytes are
         then those after the launch. Addresses stay the same from launch to launch."""
-        variant, tensors = self._load(case), {}
+        tensors = {}
         for name, (begin, count, dtype, *layout) in places.items():
-            if name not in self._storages or self._storages[name].numel() != count:
-                self._storages[name] = torch.empty(count, dtype=torch.uint8, device=self._device)
-            self._storages[name].copy_(self._shared.bytes(begin, count))
-            tensors[name] = self._storages[name].detach().view(dtype).as_strided(*layout)
-        if seed is not None:
-            variant.schedule(seed)
-        self.now("launch", label)
-        start = time.perf_counter()
-        variant.launch(tensors, scalars)
-        self._synchronize()
-        took = (time.perf_counter() - start) * 1e3
+            storage = self._storages.setdefault(name, torch.empty(0, dtype=torch.uint8, device=self._device))
+            storage.resize_(count).copy_(self._shared.bytes(begin, count))
+            tensors[name] = storage.detach().view(dtype).as_strided(*layout)
+        took = self.launched(case, label, tensors, scalars, order)
         self.now("check", label)
         for name, (begin, count, *_) in places.items():
             self._shared.bytes(begin, count).copy_(self._storages[name])
         return took
 
-    def of_compilers(self, case: Any) -> dict[str, Any]:
-        """What a row says of the compiled code."""
-        return dict(self._load(case).of_compilers())
-
-    def prepare(self, cases: Mapping[str, Any], shifts: Mapping[int, int], words: int, most: int, scalars: Any) -> None:
+    def prepare(self, cases: Mapping[str, Any], shifts: Mapping[int, int], words: int, scalars: Any) -> None:
         """Binds every case (label -> case, all of one problem) to copies of the inputs, which lie at the beginning of
-        shared memory, launches it twice, and rolls each copy by its shift. `words` are flushed; a batch has `most`
-        calls."""
+        shared memory, launches it twice, and rolls each copy by its shift. `words` are flushed."""
         problem = next(iter(cases.values())).problem
         specs = operators.of(problem).input_specs(problem)
         inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in (0, *shifts)]
-        self._kept, self._inputs = 0, inputs
-        for arena in inputs[0].values():
-            arena.dense.copy_(self._shared.bytes(self._kept, arena.dense.numel()))
-            self._kept += arena.dense.numel()
+        self._kept, sizes = 0, [arena.dense.numel() for arena in inputs[0].values()]
+        for arena, size in zip(inputs[0].values(), sizes, strict=True):
+            arena.dense.copy_(self._shared.bytes(self._kept, size))
+            self._kept += size
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
-        self._sums = torch.zeros(most, dtype=torch.int32, device=self._device)
-        sizes = [arena.dense.numel() for arena in inputs[0].values()]
-        addresses = [copy[name].dense.data_ptr() for name in specs for copy in inputs]
-        self._loop.loop_memory(
-            *(ctypes.c_void_p(self._words.data_ptr()), ctypes.c_uint64(words), ctypes.c_void_p(self._sums.data_ptr())),
-            *((ctypes.c_uint64 * len(sizes))(*sizes), len(sizes)),
-            *((ctypes.c_void_p * len(addresses))(*addresses), len(inputs)),
-        )
-        self.fill(len(shifts), 0)
+        memory = self._words.data_ptr(), self._words.nbytes, len(specs), len(inputs)
+        table = torch.tensor(sizes + [copy[name].dense.data_ptr() for name in specs for copy in inputs])
+        self._native("memory", *memory, table.data_ptr())
+        self._native("fill", len(shifts), 0)
         copies = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls, self._outputs = self._bound(cases, copies, scalars)
         self._calls["empty"] = [lambda: self._sleep(1)] * len(inputs)
         for copy, shift in shifts.items():
-            self.fill(copy, shift)
-
-    def fill(self, copy: int, shift: int) -> None:
-        """One copy of the inputs anew."""
-        if error := self._loop.loop_fill(copy, ctypes.c_uint64(shift), ctypes.c_void_p(self._stream)):
-            raise RuntimeError(f"timing loop: got CUDA error {error} while inputs were copied")
+            self._native("fill", copy, shift)
 
     def batch(self, labels: Sequence[str], spin: int) -> list[dict[str, list[int] | None]]:
-        """Times calls, one after another, by the draws in the pipe. The answer has the strides of their outputs, None
-        for one that a call does not return; times go through the other pipe."""
-        arenas_ = next(iter(self._outputs.values())).arenas
-        names, sizes = list(arenas_), [arena.dense.numel() for arena in arenas_.values()]
-        places = [SLACK * sum(sizes[:number]) for number in range(len(sizes))]
-        kept = self._shared.bytes(self._kept, SLOTS * SLACK * sum(sizes))
+        """Times calls, one after another, by the draws in the channel. The answer has the strides of their outputs,
+        None for one that a call does not return; times go through the channel."""
+        outputs_ = next(iter(self._outputs.values())).arenas
+        room = SLACK * max(arena.dense.numel() for arena in outputs_.values())
         strides: list[dict[str, list[int] | None]] = []
         failures: list[BaseException] = []
-        holding: list[Any] = []
 
-        def about(number: int) -> int:
-            self.now("launch", labels[number].removesuffix(" again"))
-            return 0
-
-        def call(number: int, copy: int, outputs: Any) -> int:
+        def call(number: int, copy: int, places: Any) -> int:
             try:
-                label = labels[number].removesuffix(" again")
-                found = self._calls[label][copy]()
-                holding[:] = [found]
+                if copy < 0:
+                    self.now("launch", labels[number])
+                    return 0
+                self._found = self._calls[labels[number]][copy]()  # alive until its copies are queued
                 strides.append({})
-                for place, name in enumerate(names):
-                    out = found.get(name)
-                    outputs[place] = _whole(name, out, SLACK * sizes[place]) if out is not None else Output(None, 0)
+                for place, (name, arena) in enumerate(outputs_.items()):
+                    out = self._found.get(name)
+                    whole = (0, 0) if out is None else _whole(name, out, SLACK * arena.dense.numel())
+                    places[2 * place], places[2 * place + 1] = whole
                     strides[-1][name] = None if out is None else list(out.stride())
             except BaseException as error:
                 failures.append(error)
                 return 1
             return 0
 
-        self._sums.zero_()
+        sums = torch.zeros(len(labels), dtype=torch.int32, device=self._device)
         self._sleep(spin)
-        error = self._loop.loop_run(
-            *(len(labels), ctypes.c_void_p(self._stream), ABOUT(about), CALL(call), len(names)),
-            *(ctypes.c_void_p(kept.data_ptr()), ctypes.c_uint64(SLACK * sum(sizes))),
-            (ctypes.c_uint64 * len(places))(*places),
-        )
-        if failures:
-            raise failures[0]
-        if error:
-            raise RuntimeError(f"CUDA error {error} in a batch of {len(labels)} calls")
+        kept = self._shared.bytes(self._kept, room * len(outputs_)).data_ptr()
+        try:
+            self._native("run", len(labels), sums.data_ptr(), len(outputs_), kept, room, CALL(call))
+        except RuntimeError as error:
+            raise (*failures, error)[0] from None
         return strides
 
     def cupti(self, loads: Sequence[Sequence[str]], rounds: int, shifts: Sequence[int]) -> list[Any]:
@@ -163,7 +126,7 @@ class Kernels(process.Process):
         upcoming, flushed = iter(shifts), self._words.clone()
         trace, fresh = cupti.record(
             [{label: self._calls[label][1] for label in load} for load in loads],
-            lambda: self.fill(1, next(upcoming)),
+            lambda: self._native("fill", 1, next(upcoming)),
             flushed.bitwise_not_,
             lambda: self._sleep(40_000_000),
             lambda seconds: time.sleep(min(3 * seconds, 1.0)),
@@ -178,23 +141,22 @@ class Kernels(process.Process):
         return {}
 
 
-def _whole(name: str, out: torch.Tensor, most: int) -> Output:
-    """The memory of an output. Raises TypeError for a tensor that only will have values, ValueError for one that is
-    spread too far."""
+def _whole(name: str, out: torch.Tensor, most: int) -> tuple[int, int]:
+    """Address and bytes of an output. Raises TypeError for a tensor that only will have values, ValueError for one
+    that is spread too far."""
     if type(out) not in (torch.Tensor, torch.nn.Parameter) or out.is_neg() or out.is_conj():
         raise TypeError(f"{name}: got {type(out).__name__}, expected a plain torch.Tensor that holds its values")
     reach = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
     if reach * out.element_size() > most:
         raise ValueError(f"{name}: got strides {out.stride()}, expected at most {SLACK} times the memory of its values")
-    return Output(out.data_ptr(), reach * out.element_size())
+    return out.data_ptr(), reach * out.element_size()
 
 
-def main(descriptor: str, loader: str, on: str, deadlines: str, *opened: str) -> None:
+def main(descriptor: str, loader: str, on: str, deadlines: str, *shared: str) -> None:
     """Answers the verifier until it hangs up."""
-    theirs = dict(zip(("shared", "draws", "results", "loop"), opened, strict=True))
 
     def make(connection: Any, watch: process.Watch) -> Kernels:
-        return Kernels(connection, importlib.import_module(loader), on, watch, **theirs)
+        return Kernels(*shared, connection, importlib.import_module(loader), on, watch)
 
     process.serve(int(descriptor), make, Deadlines(**json.loads(deadlines)))
 

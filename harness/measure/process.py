@@ -91,6 +91,28 @@ class Process:
             self._loaded[case] = self._loader.load(case, self._on)
         return self._loaded[case]
 
+    def load(self, case: Case, label: str) -> str:
+        """Loads a case and returns its label: what it leaves out."""
+        self.now("load", label)
+        return str(self._load(case).label)
+
+    def launched(
+        self, case: Case, label: str, tensors: Mapping[str, Any], scalars: Mapping[str, Any], order: int | None
+    ) -> float:
+        """Milliseconds of a launch; on a CPU `order` is that of its warps."""
+        variant = self._load(case)
+        self.now("launch", label)
+        if order is not None:
+            variant.schedule(order)
+        start = time.perf_counter()
+        variant.launch(tensors, scalars)
+        self._synchronize()
+        return (time.perf_counter() - start) * 1e3
+
+    def of_compilers(self, case: Case) -> dict[str, Any]:
+        """What a row says of the compiled code."""
+        return dict(self._load(case).of_compilers())
+
     def _bound(
         self, cases: Mapping[str, Case], copies: Sequence[Mapping[str, Any]], scalars: Mapping[str, Any]
     ) -> tuple[dict[str, list[Any]], dict[str, Outputs]]:

@@ -14,7 +14,6 @@ import math
 import secrets
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection
@@ -59,7 +58,7 @@ class Service(Process):
             self.end_isolation()
             assert self._log is not None
             name: str = vars(self._loader)["__name__"]
-            self.adopt(Isolation(name, self._on, self._log, self._deadlines, self._relay, loop))
+            self.adopt(Isolation(loop, name, self._on, self._log, self._deadlines, self._relay))
         assert self._isolation is not None
         return self._isolation
 
@@ -95,25 +94,14 @@ class Service(Process):
         seeds = tuple(self._seed + seed for seed in options.seeds) if isolated else options.seeds
         if isolated:  # computed while the kernel's process starts
             gate.expect(case.problem, options.distributions[0], seeds[0], self._device)
-            name = isolated.worker.call("load", case, label)
-        else:
-            variant = self._loader.load(case, self._on)
-            name = variant.label
+        self._loaded.clear()  # the memory of the case before is free
+        name = isolated.worker.call("load", case, label) if isolated else self.load(case, label)
+        launched = isolated.launch if isolated else self.launched
         launches_ms: list[float] = []
-        orders = itertools.cycle(options.scheduler_seeds)
+        orders = itertools.cycle(options.scheduler_seeds or (None,))
 
         def launch(tensors: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
-            order = next(orders) if options.scheduler_seeds else None
-            if isolated:
-                launches_ms.append(isolated.launch(case, label, tensors, scalars, order))
-            else:
-                self.now("launch", label)
-                if order is not None:
-                    variant.schedule(order)
-                start = time.perf_counter()
-                variant.launch(tensors, scalars)
-                self._synchronize()
-                launches_ms.append((time.perf_counter() - start) * 1e3)
+            launches_ms.append(launched(case, label, tensors, scalars, next(orders)))
             self.now("check", label)
 
         self.now("check", label)
@@ -136,7 +124,7 @@ class Service(Process):
             details["padded"] = True
         if case.kernel and verdict.left_out:
             details["label"] = f"no {', '.join(verdict.left_out).upper()}"
-        compilers = isolated.worker.call("of_compilers", case) if isolated else variant.of_compilers()
+        compilers = isolated.worker.call("of_compilers", case) if isolated else self.of_compilers(case)
         if isolated and not verdict.passed:
             self.end_isolation()  # who knows what else a wrong kernel wrote to
         return {
@@ -347,7 +335,7 @@ def main(descriptor: str, loader: str, on: str, deadlines: str, log: str, own: s
         def told(stage: str, label: str) -> None:
             service._relay(stage, label)
 
-        isolation = Isolation(loader, on, path, limits, told) if own else None
+        isolation = Isolation(None, loader, on, path, limits, told) if own else None
         service = Service(connection, importlib.import_module(loader), on, watch, limits, path)
         if isolation:
             service.adopt(isolation)

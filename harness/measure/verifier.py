@@ -17,7 +17,7 @@ import torch
 
 from harness import operators
 from harness.measure import arenas, timing
-from harness.measure.isolation import SLACK, SLOTS, Isolation
+from harness.measure.isolation import SLACK, Isolation
 from harness.operators.protocol import Problem, Sample, Verdict
 
 MOST_COPIES = 64
@@ -25,19 +25,14 @@ MOST_COPIES = 64
 KEPT = 3
 """Outputs of timed calls that are compared with the exact result, of each kernel."""
 CPU_CACHE = 2**17
-"""Bytes of the cache that a flush is for on a CPU, whose times nobody compares."""
+"""Bytes that stand for the L2 cache on a CPU, where only tests time."""
 LONGEST_BATCH = 32
 """Calls of one batch under the verifier's clock; twice as many in the second one."""
-CLOCK_SECONDS = 0.02
-CLOCK_FACTOR, CLOCK_SLACK = 1.25, 2.5e-4
-CLOCK_GAP = {"cuda": 1e-5, "cpu": 2e-3}
-"""The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call: on a
-CPU nothing hides what the process does between two calls."""
-CLOCK_TRIES = 3
+CLOCK_SECONDS, CLOCK_TRIES = 0.02, 3
+CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 1.25, 2.5e-4, 1e-5
+"""The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call."""
 Failure = tuple[str, str, str]
 """Status, check and reason of a row."""
-Kept = tuple[int, dict[str, torch.Tensor]]
-"""By how much the inputs of a timed call had been rolled, and its outputs."""
 FLUSHED = "the checksum of the L2 flush is not the one that its key gives: the flush did not run as it should"
 FACTOR = 0x9E3779B1 - 2**32
 """Of loop.cpp's flush, as a signed word."""
@@ -47,6 +42,8 @@ chance = random.SystemRandom()
 class Stopwatch:
     """timing.Stopwatch over calls of one problem's `cases` (label -> case) in the kernel's process, bound to copies of
     inputs that it draws. `failures` comes last."""
+
+    now, sleep = staticmethod(time.monotonic), staticmethod(time.sleep)
 
     def __init__(self, isolation: Isolation, problem: Problem, device: str, cases: Mapping[str, Any]) -> None:
         self.isolation, self.problem, self.device = isolation, problem, device
@@ -62,69 +59,62 @@ class Stopwatch:
         self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
         self._shifts = {copy: chance.getrandbits(32) for copy in range(1, copies + 1)}
         self._seen = dict.fromkeys(cases, 0)
-        self.kept: dict[str, list[Kept]] = {label: [] for label in cases}
+        # Of timed calls: by how much their inputs had been rolled, and their outputs.
+        self.kept: dict[str, list[tuple[int, dict[str, torch.Tensor]]]] = {label: [] for label in cases}
         self._spin = 1_000_000
-        self._sizes = {name: arenas.Arena(spec, "cpu").dense.numel() for name, spec in self._specs.items()}
-        self._begin = size
-        isolation.shared.bytes(0, size + SLOTS * SLACK * sum(self._sizes.values()))
+        sizes = [arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values()]
+        self._begin, self._room = size, SLACK * max(sizes)
+        isolation.shared.bytes(0, size + self._room * len(sizes))
         isolation.shared.bytes(0, size).copy_(torch.cat([*self._dense.values()]))
-        most = max(2 * LONGEST_BATCH, 4 * len(cases) + 8)
-        isolation.worker.call("prepare", dict(cases), self._shifts, self._words, most, dict(self._sample.scalars))
+        isolation.worker.call("prepare", dict(cases), self._shifts, self._words, dict(self._sample.scalars))
 
     def measure(self, batch: Sequence[tuple[str, object]], notify: timing.Notify) -> list[float]:
-        labels = [label for label, _ in batch]
+        labels = [label.removesuffix(" again") for label, _ in batch]
         while True:
             results = self._batch(labels)
             ahead = all(ahead for _, _, ahead in results)
             if ahead or self._spin >= timing.CudaStopwatch.LONGEST_SPIN:
-                self.exposed.update(() if ahead else labels)
+                self.exposed.update(() if ahead else (label for label, _ in batch))
                 return [milliseconds for milliseconds, _, _ in results]
             self._spin *= 2
 
-    def now(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        if self.device == "cuda":
-            time.sleep(seconds)
-
     def _batch(self, labels: Sequence[str], *, warm: bool = False) -> list[tuple[float, int, int]]:
         """One batch. `warm`: without flushes, on inputs that stay; nothing is kept of it."""
-        draws, picked = b"", list[tuple[int, str, int]]()
-        keys = [chance.getrandbits(31) for _ in labels]
-        for number, (label, key) in enumerate(zip(labels, keys, strict=True)):
-            copy, slot, shift = 1 + chance.randrange(len(self._shifts)), 0, chance.getrandbits(32)
-            if not warm and self._keeps(label.removesuffix(" again")) and len(picked) < SLOTS:
-                slot = len(picked) + 1
-                picked.append((number, label.removesuffix(" again"), self._shifts[copy]))
-            draws += struct.pack("<IIIIQ", key, not warm, copy, slot, shift)
+        draws, keys = b"", [chance.getrandbits(31) for _ in labels]
+        kept = None if warm else self._drawn(labels)
+        for number, key in enumerate(keys):
+            copy, shift = 1 + chance.randrange(len(self._shifts)), chance.getrandbits(32)
+            draws += struct.pack("<IIIIQ", key, not warm, copy, number == kept, shift)
+            if number == kept:
+                rolled = self._shifts[copy]
             if not warm:
                 self._shifts[copy] = shift
         results, strides = self.isolation.batch(labels, self._spin, draws)
         if not warm:
             self._flushes += ((key, sum_) for key, (_, sum_, _) in zip(keys, results, strict=True))
-        for slot, (number, label, shift) in enumerate(picked):
-            outputs = self._read(slot, strides[number])
-            if len(self.kept[label]) == KEPT:
-                self.kept[label].pop(chance.randrange(KEPT))
-            self.kept[label].append((shift, outputs))
+        if kept is not None:
+            others = self.kept[labels[kept]]
+            if len(others) == KEPT:
+                others.pop(chance.randrange(KEPT))
+            others.append((rolled, self._read(strides[kept])))
         return results
 
-    def _keeps(self, label: str) -> bool:
-        """Whether the next call of a label is compared: of all its calls each with the same chance."""
-        if label not in self._seen:
-            return False
-        self._seen[label] += 1
-        return chance.randrange(self._seen[label]) < KEPT
+    def _drawn(self, labels: Sequence[str]) -> int | None:
+        """The call of a batch whose outputs are compared: one of the label that was drawn least often, each of its
+        draws with the same chance to be among the KEPT."""
+        ours = [number for number, label in enumerate(labels) if label in self._seen]
+        number = min(ours, key=lambda one: (self._seen[labels[one]], chance.random()), default=None)
+        if number is None:
+            return None
+        self._seen[labels[number]] += 1
+        return number if chance.randrange(self._seen[labels[number]]) < KEPT else None
 
-    def _read(self, slot: int, strides: Mapping[str, Sequence[int] | None]) -> dict[str, torch.Tensor]:
-        """The outputs in a slot of shared memory. Raises RuntimeError for strides that reach beyond their places."""
-        begin = self._begin + slot * SLACK * sum(self._sizes.values())
+    def _read(self, strides: Mapping[str, Sequence[int] | None]) -> dict[str, torch.Tensor]:
+        """The outputs in shared memory. Raises RuntimeError for strides that reach beyond their places."""
         found = {}
-        for name, spec in self._specs.items():
-            room = self.isolation.shared.bytes(begin, SLACK * self._sizes[name]).clone()
-            begin += SLACK * self._sizes[name]
+        for number, (name, spec) in enumerate(self._specs.items()):
             if (steps := strides[name]) is not None:
+                room = self.isolation.shared.bytes(self._begin + number * self._room, self._room).clone()
                 out = room.view(arenas.DTYPES[spec.dtype]).as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
                     found[name] = out
@@ -139,14 +129,14 @@ class Stopwatch:
     def failures(self, milliseconds: Mapping[str, float]) -> dict[str, Failure]:
         """Label -> what is wrong with it, of all that was timed. The user's kernels, which have their medians here,
         answer for the process: for the flush, and for the clock."""
+        flushed = are_flushed(self._words, self._flushes, self.device)
         found: dict[str, Failure] = {}
-        if not are_flushed(self._words, self._flushes, self.device):
-            found |= dict.fromkeys(milliseconds, ("implausible", "flush", FLUSHED))
         for label in self._cases:
-            if label not in found and (wrong := self._wrong(label)):
+            if label in milliseconds and not flushed:
+                found[label] = "implausible", "flush", FLUSHED
+            elif wrong := self._wrong(label):
                 found[label] = wrong
-        for label, median in milliseconds.items():
-            if label not in found and (late := self._late(label, median)):
+            elif label in milliseconds and (late := self._late(label, milliseconds[label])):
                 found[label] = late
         return found
 
@@ -187,7 +177,7 @@ class Stopwatch:
                 walls.append(time.monotonic() - begin)
                 told.append(sum(result[0] for result in results) / 1e3)
             wall, reported = walls[1] - walls[0], told[1] - told[0]
-            if wall <= CLOCK_FACTOR * reported + CLOCK_GAP[self.device] * calls + CLOCK_SLACK:
+            if wall <= CLOCK_FACTOR * reported + CLOCK_GAP * calls + CLOCK_SLACK:
                 return None
         took = f"{wall * 1e3 / calls:.4f} ms each by the verifier's clock, {reported * 1e3 / calls:.4f} ms as reported"
         return "implausible", "wall_clock", f"{calls} calls more take {took}"

@@ -25,7 +25,7 @@ from harness.measure.worker import Deadlines, Failed, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
 from tests.conftest import CHECKOUT
-from tests.support import tricks
+from tests.support import fake_events, tricks
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +34,12 @@ QUICK = {"min_samples": 5, "max_seconds": 60.0, "target": 10.0, "limit": 10.0}
 GATED = {
     "searches_memory": ("wrong", "max_error", "O is off by"),
     "searches_frames": ("wrong", "max_error", "O is off by"),
+    "searches_freed_memory": ("wrong", "max_error", "O is off by"),
     "overwrites_the_expected": ("wrong", "guard_band", "the kernel wrote outside lse"),
     "replaces_the_comparison": ("wrong", "max_error", "O is off by"),
     "answers_for_the_worker": ("implausible", "forged_answer", "answered what nobody asked for"),
     "answers_with_the_token": ("implausible", "forged_answer", "answered what nobody asked for"),
+    "writes_later": ("wrong", "unwritten", "elements of o were not written"),
     "raises_without_words": ("launch_error", None, "Wordless, whose words raise RuntimeError"),
     "raises_half_a_character": ("launch_error", None, "half \ud800 of it"),
     "forks_and_dies": ("crashed", None, "the process ended (stage launch): exit code 7"),
@@ -45,12 +47,13 @@ GATED = {
 TIMED = {
     "never_flushes": ("implausible", "flush", "checksum of the L2 flush"),
     "stops_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
+    "right_when_it_is_checked": ("wrong", "max_error", "timed output: O is off by"),
     "replays": ("wrong", "kept_results", "bit by bit that of other inputs"),
 }
 """Trick -> status, check, and words of the reason."""
 HONEST = (
     *("in_one_buffer", "cached_by_shape", "tunes_itself", "with_weights", "with_weights_into", "with_other_strides"),
-    "with_another_default",
+    *("with_another_default", "imported_after_the_loop"),
 )
 
 
@@ -58,16 +61,27 @@ def case(name: str) -> Case:
     return Case("bench", None, own.BACKEND, PROBLEM, None, own.parse(f"{tricks.__file__}:{name}"))
 
 
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
-    log = tmp_path_factory.mktemp("isolation") / "run.log"
+def judging(folder: Path, on: str) -> Iterator[service.Service]:
+    log = folder / "run.log"
     log.touch()
     deaf: Any = SimpleNamespace(send_bytes=lambda message: None)
+    found = service.Service(deaf, harness.build, on, None, Deadlines(launch=30), log)
+    yield found
+    found.end_isolation()
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    folder = tmp_path_factory.mktemp("isolation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        found = service.Service(deaf, harness.build, "cpu", None, Deadlines(launch=30), log)
-        yield found
-        found.end_isolation()
+        fake_events.take_the_place_of_a_gpu(patch, folder)
+        yield from judging(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def judge_on_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Service]:
+    yield from judging(tmp_path_factory.mktemp("isolation"), "gpu")
 
 
 def outcome(judge: service.Service, name: str) -> dict[str, Any]:
@@ -75,7 +89,7 @@ def outcome(judge: service.Service, name: str) -> dict[str, Any]:
     label = name
     try:
         gate = judge.gate(case(name), label, GateOptions(repeats=2))
-        if name not in TIMED and name not in HONEST:
+        if name in GATED:
             return gate
         assert gate["status"] == "passed", gate["reason"]
         answer = judge.time({label: case(name)}, label, QUICK)
@@ -99,19 +113,16 @@ def test_a_trick_ends_as_a_row_that_names_it(judge: service.Service, name: str) 
 def test_what_an_honest_kernel_may_do_passes(judge: service.Service, name: str) -> None:
     found = outcome(judge, name)
     assert found["status"] == "passed", found["reason"]
+    assert "own_tricks" not in sys.modules, "the verifier imported the file"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*HONEST, "in_a_graph", *GATED, *TIMED])
-def test_the_same_on_a_gpu(name: str, tmp_path: Path) -> None:
-    log = tmp_path / "run.log"
-    log.touch()
-    deaf: Any = SimpleNamespace(send_bytes=lambda message: None)
-    judge = service.Service(deaf, harness.build, "gpu", None, Deadlines(), log)
-    found = outcome(judge, name)
-    judge.end_isolation()
-    expected = {**GATED, **TIMED}.get(name, ("passed", None, ""))
-    assert (found["status"], found.get("check")) == expected[:2], found["reason"]
+def test_the_same_on_a_gpu(judge_on_gpu: service.Service, name: str) -> None:
+    status, check, words = {**GATED, **TIMED}.get(name, ("passed", None, ""))
+    found = outcome(judge_on_gpu, name)
+    assert (found["status"], found.get("check")) == (status, check), found["reason"]
+    assert words in (found["reason"] or "")
 
 
 def test_the_kernels_process_imports_nothing_that_compares() -> None:
@@ -122,6 +133,18 @@ def test_the_kernels_process_imports_nothing_that_compares() -> None:
     room = "harness.operators.attention"
     for module in ("harness.measure.gate", "harness.measure.verifier", *(f"{room}.{n}" for n in SECRETS)):
         assert module not in loaded
+
+
+def test_copies_of_the_inputs_exceed_twice_the_cache() -> None:
+    asked: list[Any] = []
+    worker: Any = SimpleNamespace(call=lambda *arguments: asked.extend(arguments))
+    isolation: Any = SimpleNamespace(shared=Shared(), worker=worker)
+    verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})
+    _, _, shifts, words, _ = asked
+    size = 2 * (2 * 64 * 64 + 2 * 128 * 64)  # bytes of q, k and v
+    assert len(shifts) * size >= 2 * verifier.CPU_CACHE > (len(shifts) - 1) * size
+    assert 4 * words == 2 * verifier.CPU_CACHE
+    assert len({*shifts.values()}) == len(shifts), "each copy has values of its own"
 
 
 SECRETS = ("inputs", "reference", "numerics")
@@ -181,45 +204,52 @@ def test_no_verdict_is_no_success(statuses: tuple[str, ...], named: bool, code: 
 
 
 CALLS = 6
-CUDA_BATCH = f"""
-import ctypes, os, struct, sys
+BATCH = f"""
+import ctypes, socket, struct, sys, threading, time
 import torch
-from harness.measure.isolated import ABOUT, CALL, Output
+from harness.measure.isolated import CALL
+recorded = ctypes.c_int.in_dll(ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL), "recorded")
 library = ctypes.CDLL(sys.argv[1])
-draws, results = os.pipe(), os.pipe()
-assert library.loop_open(1, draws[0], results[1]) == 0
+verifiers, channel = socket.socketpair()
+def call(function, *arguments):
+    return getattr(library, f"loop_{{function}}")(
+        *(ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments))
+assert call("open", channel.fileno(), 0) == 0
 words = torch.arange(1000, dtype=torch.int32)
 sums = torch.zeros({CALLS}, dtype=torch.int32)
 copies = [torch.arange(64, dtype=torch.uint8), *torch.zeros(2, 64, dtype=torch.uint8)]
-library.loop_memory(
-    ctypes.c_void_p(words.data_ptr()), ctypes.c_uint64(1000), ctypes.c_void_p(sums.data_ptr()),
-    (ctypes.c_uint64 * 1)(64), 1, (ctypes.c_void_p * 3)(*(one.data_ptr() for one in copies)), 3)
+table = torch.tensor([64, *(one.data_ptr() for one in copies)])
+assert call("memory", words.data_ptr(), 4000, 1, 3, table.data_ptr()) == 0
 seen = []
-def call(number, copy, outputs):
+def kernel(number, copy, outputs):
     seen.append((copy, copies[copy].tolist()))
-    outputs[0] = Output(copies[copy].data_ptr(), 64)
+    if copy > 0:
+        outputs[0], outputs[1] = copies[copy].data_ptr(), 64
     return 0
-for number in range({CALLS}):
-    os.write(draws[1], struct.pack("<IIIIQ", number + 7, 1, 1 + number % 2, int(number == 5), number))
+def draw():
+    for number in range({CALLS}):
+        verifiers.sendall(struct.pack("<II", number + 7, 1))
+        while recorded.value < 2 * number + 2:
+            time.sleep(1e-3)
+        verifiers.sendall(struct.pack("<IIQ", 1 + number % 2, int(number == 5), number))
+threading.Thread(target=draw, daemon=True).start()
 kept = torch.zeros(64, dtype=torch.uint8)
-error = library.loop_run(
-    {CALLS}, None, ABOUT(lambda number: 0), CALL(call), 1, ctypes.c_void_p(kept.data_ptr()), ctypes.c_uint64(64),
-    (ctypes.c_uint64 * 1)(0))
-found = [list(one) for one in struct.iter_unpack("<dII", os.read(results[0], 16 * {CALLS} + 1))]
-print([error, seen, found, kept.tolist()])
+error = call("run", {CALLS}, sums.data_ptr(), 1, kept.data_ptr(), 64, CALL(kernel))
+found = [list(one) for one in struct.iter_unpack("<dII", verifiers.recv(16 * {CALLS} + 1))]
+print([error, seen[::2], seen[1::2], found, kept.tolist()])
 """
 
 
-def test_the_loop_of_a_gpu_flushes_draws_and_times_by_the_driver(tmp_path: Path) -> None:
-    """By a driver that does on the CPU what the loop asks of it: its flush computes what the PTX text says."""
-    driver = tmp_path / "libcuda.so.1"
-    source = CHECKOUT / "tests" / "support" / "fake_events.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(driver), str(source)], check=True)
-    command = [sys.executable, "-c", CUDA_BATCH, str(loop.build())]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=True)
-    error, seen, results, kept = json.loads(done.stdout.replace("(", "[").replace(")", "]"))
+def test_the_loop_flushes_draws_and_times_by_the_driver(tmp_path: Path) -> None:
+    """By a driver that does on the CPU what the loop asks of it: its flush computes what the PTX text says. No copy is
+    drawn before the call's begin is recorded: a loop that asked earlier would wait for ever."""
+    command = [sys.executable, "-c", BATCH, str(loop.build())]
+    with pytest.MonkeyPatch.context() as patch:
+        fake_events.take_the_place_of_a_gpu(patch, tmp_path)
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=100)
+    error, announced, seen, results, kept = json.loads(done.stdout.replace("(", "[").replace(")", "]"))
     assert error == 0
+    assert [copy for copy, _ in announced] == [-1] * CALLS
     flushes = [(number + 7, sum_) for number, (_, sum_, _) in enumerate(results)]
     assert verifier.are_flushed(1000, flushes, "cpu")
     assert not verifier.are_flushed(1000, [(key, sum_ ^ 1) for key, sum_ in flushes], "cpu")

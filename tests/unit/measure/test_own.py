@@ -24,7 +24,7 @@ from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
 from harness.rows.frame import table
-from tests.support import own_kernels, own_triton
+from tests.support import fake_events, own_kernels, own_triton
 from tests.support.here import Here
 from tests.support.places import place
 
@@ -256,6 +256,7 @@ def test_two_functions_are_timed_interleaved_and_cupti_looks_at_what_a_call_hide
         return {name: {**found[case.kernel.function], "samples_ms": [1.0]} for name, case in arguments[0].items()}
 
     monkeypatch.setattr(Worker, "call", call)
+    fake_events.take_the_place_of_a_gpu(monkeypatch, tmp_path)
     kernels = [own.of_function(function) for function in (own_kernels.attend, own_kernels.output_alone)]
     timing = {"min_samples": 5, "max_seconds": 20.0, "target": 10.0, "limit": 10.0}
     rows = run(tmp_path / "run.jsonl", *kernels, modes=("burst",), timing=timing, cupti=True)
