@@ -18,7 +18,9 @@ struct GroupedParams {
 };
 
 // The tile of a number. Tiles are numbered group by group; each begins at its group's first row, or whole tiles behind
-// it, so that none has rows of two groups but for those past `end`.
+// it, so that none has rows of two groups but for those past `end`. In a group they have the order of grouped_tile,
+// GROUP_ROWS rows of C at a time.
+template <int GROUP_ROWS>
 struct GroupedTile {
   Tile tile{};
   int group = -1, begin = 0, end = 0;  // the tile's group, and its rows
@@ -34,7 +36,7 @@ struct GroupedTile {
       last += ceil_div(end - begin, BLOCK_M) * ceil_div(args.n, BLOCK_N);
     }
     args.m = end - begin;
-    tile = grouped_tile(args, number - first);
+    tile = grouped_tile<BLOCK_M, BLOCK_N, GROUP_ROWS / BLOCK_M>(args, number - first);
     tile.row += begin;
     return true;
   }

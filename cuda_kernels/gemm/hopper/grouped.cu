@@ -1,12 +1,12 @@
-// Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts. Builds on
-// tma_store_epilogue; changes which tile a block takes, and where a store ends. Supports any m in a group, 0 too, and
-// any n and k that are multiples of 8.
+// Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts. Builds on square_waves;
+// changes which tile a block takes, and where a store ends. Supports any m in a group, 0 too, and any n and k that are
+// multiples of 8.
 //
 // The sizes of groups lie in device memory, where a router has left them: the host knows their sum alone. Blocks count
 // tiles group by group, and walk on from the group of their last tile. The last tile of a group has rows of the next
 // one: what is loaded of them is multiplied and dropped, and the map of C cuts them off, so that TMA stores every box;
 // a warp without a row of its group stages nothing. B has the group for a third coordinate, so that the last columns
-// reach no other expert. Fences and waits are those of tma_store_epilogue.
+// reach no other expert. Fences and waits are those of square_waves.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -26,6 +26,7 @@ constexpr int THREADS = WARPS * WARP_SIZE + WARPGROUP;  // plus the producer war
 constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : 24, CONSUMER_REGISTERS = WARPS == 4 ? 256 : 240;
 static_assert(WARPS == 4 || WARPS == 8);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+constexpr int GROUP_ROWS = 2048;  // of C
 
 struct SharedMemory {
   static constexpr int a = 0;
@@ -61,7 +62,7 @@ KERNEL(THREADS, 1) grouped(GRID_CONSTANT const GroupedParams params) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       Ring ring;
-      GroupedTile at;
+      GroupedTile<GROUP_ROWS> at;
       for (int number = ctaid_x(); at.find(params, number); number += blocks) {
         for (int j = 0; j < k_tiles; ++j, ring.advance()) {
           const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
@@ -79,7 +80,7 @@ KERNEL(THREADS, 1) grouped(GRID_CONSTANT const GroupedParams params) {
 
   Ring ring;
   int buffer = 0;
-  GroupedTile at;
+  GroupedTile<GROUP_ROWS> at;
   for (int number = ctaid_x(); at.find(params, number); number += blocks) {
     float c_regs[M_TILES][BLOCK_N / 2] = {};
     for (int j = 0; j < k_tiles; ++j, ring.advance()) {

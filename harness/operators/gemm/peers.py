@@ -38,6 +38,9 @@ def peer(name: str, problem: Problem) -> Peer:
 def _cublas(problem: Problem) -> Callable[[Tensors], Bound]:
     import torch
 
+    if problem.groups > 1 and problem.out == "fp32":
+        raise Unsupported("torch.mm is timed on groups in the dtype of their inputs")
+
     def make(tensors: Tensors) -> Bound:
         if problem.groups > 1:
             return _cublas_by_groups(tensors)

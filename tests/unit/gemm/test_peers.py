@@ -87,6 +87,7 @@ def test_a_library_multiplies_groups(backend: str) -> None:
         ("inductor", GROUPS, "one product"),
         ("quack", GROUPS, "one product"),
         ("deep_gemm", GROUPS, "multiples of 128 rows"),
+        ("cublas", replace(GROUPS, out="fp32"), "the dtype of their inputs"),
         ("torch_grouped", PROBLEM, "timed on groups"),
         ("torch_grouped", replace(GROUPS, dtype="fp16"), "no kernel for other dtypes"),
     ],

@@ -1,6 +1,6 @@
 """Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts.
 
-Builds on tma_store_epilogue; changes which tile a program takes, and where a store ends. General: any m in a group, 0
+Builds on square_waves; changes which tile a program takes, and where a store ends. General: any m in a group, 0
 too, and any n and k that are multiples of 8.
 
 The sizes of groups lie in device memory: the host knows their sum alone. A program holds the ends of all groups and the
@@ -18,7 +18,7 @@ from triton_kernels.gemm.epilogue import finish, halves
 from triton_kernels.gemm.groups import Twin, ends, find, programs
 from triton_kernels.gemm.specialization import options
 
-GROUP_M = tl.constexpr(8)
+GROUP_ROWS = tl.constexpr(2048)
 
 
 @triton.jit
@@ -42,7 +42,7 @@ def grouped(
 ):  # fmt: skip
     end, last = ends(offsets_ptr, groups, m, n, BLOCK_M, BLOCK_N, GROUPS)
     for number in tl.range(tl.program_id(0), tl.max(last, 0), tl.num_programs(0), flatten=True):
-        group, begin, behind, row, col = find(number, end, last, m, n, BLOCK_M, BLOCK_N, GROUP_M)
+        group, begin, behind, row, col = find(number, end, last, m, n, BLOCK_M, BLOCK_N, GROUP_ROWS // BLOCK_M)
         sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k_start in range(0, k, BLOCK_K):
             a = a_desc.load([begin + row, k_start])

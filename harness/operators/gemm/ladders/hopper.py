@@ -197,7 +197,7 @@ TECHNIQUES = LADDER.rungs(
         "grouped",
         "hopper",
         "one launch for groups of rows, each with a B of its own: blocks walk the tiles of all groups",
-        builds_on=("tma_store_epilogue",),
+        builds_on=("square_waves",),
         mma="wgmma",
         limits=GROUPS,
         general=True,

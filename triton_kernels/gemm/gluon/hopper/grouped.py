@@ -1,10 +1,10 @@
 """Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts.
 
-Builds on tma_store_epilogue; changes which tile a program takes, and where a store ends. General: any m in a group, 0
+Builds on square_waves; changes which tile a program takes, and where a store ends. General: any m in a group, 0
 too, and any n and k that are multiples of 8.
 
 Each role walks the groups and takes every tile whose number is its program's turn. As in core Triton a ragged
-descriptor cuts off what a tile has of the next group's rows. Fences and waits are those of tma_store_epilogue.
+descriptor cuts off what a tile has of the next group's rows. Fences and waits are those of square_waves.
 """
 
 from triton.experimental import gluon
@@ -22,7 +22,7 @@ from triton_kernels.gemm import gluon_groups as ragged
 from triton_kernels.gemm import gluon_tiles as tiles
 from triton_kernels.gemm.groups import programs
 
-GROUP_M = gl.constexpr(8)
+GROUP_ROWS = gl.constexpr(2048)
 
 
 @gluon.jit
@@ -40,7 +40,7 @@ def _produce(loads, GROUPS: gl.constexpr):
         end = ragged.end(offsets_ptr, expert, m)
         last += tiles.count(end - begin, n, BLOCK_M, BLOCK_N)
         while number < last:
-            row, col = tiles.grouped_tile(number - first, end - begin, n, BLOCK_M, BLOCK_N, GROUP_M)
+            row, col = tiles.grouped_tile(number - first, end - begin, n, BLOCK_M, BLOCK_N, GROUP_ROWS // BLOCK_M)
             for j in range(k_tiles):
                 stage = step % b_smem.shape[0]
                 wg.wait_empty(empty, step)
@@ -70,7 +70,7 @@ def _consume(work, c_smem, GROUPS: gl.constexpr, GROUP: gl.constexpr, EPILOGUE: 
         end = ragged.end(offsets_ptr, expert, m)
         last += tiles.count(end - begin, n, BLOCK_M, BLOCK_N)
         while number < last:
-            row, col = tiles.grouped_tile(number - first, end - begin, n, BLOCK_M, BLOCK_N, GROUP_M)
+            row, col = tiles.grouped_tile(number - first, end - begin, n, BLOCK_M, BLOCK_N, GROUP_ROWS // BLOCK_M)
             sums = gl.zeros((ROWS, BLOCK_N), gl.float32, tiles.accumulator(BLOCK_N))
             for _ in range(k_tiles):
                 stage = step % b_smem.shape[0]
