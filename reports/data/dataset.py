@@ -20,7 +20,7 @@ from harness import operators
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import MODES, Technique, Tile
 from harness.operators.protocol import Operator, Problem
-from harness.rows import frame, reading, results, scorecard, stats
+from harness.rows import frame, lock, reading, results, scorecard, stats
 
 Kind = Literal["measured", "same_program", "earlier", "hole"]
 Chosen = Mapping[tuple[str, str, str], Tile]
@@ -86,21 +86,26 @@ class Row(Mapping[str, Any]):
         return columns.get(name)
 
 
+def made_of(found: pandas.DataFrame) -> list[dict[str, Any]]:
+    """What kernels.lock asks of each row."""
+    hashes = found[["source_sha256", "sass_sha256"]].astype(object)
+    return hashes.where(hashes.notna(), None).to_dict("records")
+
+
 def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.DataFrame:
-    """A frame whose `current` is of kernels with these hashes instead of the checkout's. Where both are the same, what
-    kernels.lock vouches for counts too."""
+    """A frame whose `current` is of kernels with these hashes instead of the checkout's, and of what kernels.lock says
+    is the same."""
     if hashes is None:
         return found
-    here = frame.checkout_hashes()
-    same = {twin for twin, source in hashes.items() if here.get(twin) == source}
     names = [
         techniques.qualified(name, of) if isinstance(name, str) else None
         for name, of in zip(found.technique, found.operator, strict=True)
     ]
-    twins = zip(names, found.backend, found.source_sha256, found.current, strict=True)
     given = [
-        name is None or hashes.get((name, by)) == source or (current and (name, by) in same)
-        for name, by, source, current in twins
+        name is None
+        or hashes.get((name, by)) == row["source_sha256"]
+        or lock.vouches(row, (name, by), hashes.get((name, by)), tile)
+        for name, by, tile, row in zip(names, found.backend, found.tile, made_of(found), strict=True)
     ]
     declined = found.current & (found.status == "unsupported")
     found = found.assign(current=declined | pandas.Series(given, index=found.index, dtype=bool))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
 from harness.catalog import techniques, tiles
-from harness.rows import frame, results
+from harness.rows import frame, lock, results
 from harness.rows.reading import Hashes
-from reports.data.dataset import KINDS, Dataset, Row, about, lines
+from reports.data.dataset import KINDS, Dataset, Row, about, lines, made_of
 
 if TYPE_CHECKING:
     import pandas
@@ -53,7 +54,8 @@ def load(
             picked = {key: one.tile for key, one in chosen.items()}
             tried = {key: one.tried for key, one in chosen.items()}
             about = picked, tried, operators.get(operator)
-            datasets.append(Dataset(gpu, is_recorded, here, hashes, *about))
+            own = {**hashes, **hashes.on.get(gpu, {})} if isinstance(hashes, RecordedHashes) else hashes
+            datasets.append(Dataset(gpu, is_recorded, here, own, *about))
 
     def richness(data: Dataset) -> tuple[int, bool]:
         return sum(bool(row.usable) for row in data.timings()), not data.recorded
@@ -71,20 +73,30 @@ def _newer(fresh: pandas.DataFrame, recorded: pandas.DataFrame) -> pandas.DataFr
     return fresh[[not isinstance(seen, str) or time > seen for time, seen in zip(fresh.time, last, strict=True)]]
 
 
-def recorded_hashes(recorded: Path) -> dict[tuple[str, str], str]:
+class RecordedHashes(dict[tuple[str, str], str]):
+    """Of the newest version of each kernel that was recorded."""
+
+    on: dict[str, dict[tuple[str, str], str]]
+    """GPU -> the same, of the newest that was recorded on it, where that is another program."""
+
+
+def recorded_hashes(recorded: Path) -> RecordedHashes:
     """Of the newest version of each kernel that was timed, or else checked: with them, editing a kernel leaves recorded
-    rows as they count."""
-    found: dict[tuple[str, str], str] = {}
+    rows as they count, and recording it on one GPU those of another."""
+    found = RecordedHashes()
+    found.on = defaultdict(dict)
+    tables: list[tuple[str, tuple[str, str], str, dict[str, Any]]] = []
     for kind in ("gate", "timing"):
         table = frame.frame(kind, root=recorded)
         about = table.technique.notna() & ((kind == "gate") | (table.get("purpose") == "timing"))
         rows = table[about].sort_values("time", kind="stable")
-        found |= {
-            (techniques.qualified(name, of), by): source
-            for name, of, by, source in zip(
-                rows.technique, rows.operator, rows.backend, rows.source_sha256, strict=True
-            )
-        }
+        names = map(techniques.qualified, rows.technique, rows.operator)
+        tables += zip(rows.gpu, zip(names, rows.backend, strict=True), rows.tile, made_of(rows), strict=True)
+    for gpu, kernel, _, row in tables:
+        found[kernel] = found.on[gpu][kernel] = row["source_sha256"]
+    for gpu, kernel, tile, row in tables:
+        if found.on[gpu][kernel] == row["source_sha256"] and lock.vouches(row, kernel, found[kernel], tile):
+            found.on[gpu][kernel] = found[kernel]
     return found
 
 

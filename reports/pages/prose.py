@@ -38,7 +38,8 @@ BROKEN = "(the rows used here say otherwise)"
 
 
 class Number(float):
-    """A number that prints as its text. One that was not measured is nan, so no claim holds for it."""
+    """A number that prints as its text. One that was not measured is nan, so no claim holds for it; one of an earlier
+    version of a kernel is nan, too, and no claim that names it is judged."""
 
     text: str
 
@@ -58,7 +59,10 @@ class Claims:
         self.broken: list[str] = []
 
     def __call__(self, name: str, *ascending: Any) -> str:
-        """Nothing where the numbers ascend, else BROKEN. A number is a float, a ratio with a value, or None."""
+        """Nothing where the numbers ascend, else BROKEN. A number is a float, a ratio with a value, or None. Where one
+        is of an earlier version of a kernel, which the text says in its place, no row says otherwise."""
+        if any(isinstance(number, Number) and number.text == EARLIER for number in ascending):
+            return ""
         values = [getattr(number, "value", number) for number in ascending]
         known = [math.nan if value is None else float(value) for value in values]
         if all(low < high for low, high in pairwise(known)):
