@@ -55,6 +55,13 @@ def test_a_mask_apart_holds_all_exponentials_under_products(cell: tuple[int, boo
     everything = found["overlapped"]["all"]["exponentials"]
     assert under["bulk_reduce"] == 0 < under["overlapped"] < everything
     assert under["mask_apart"] == under["longest_first"] == everything
+    assert (under["flagship"] == everything) is cell[1], "without a causal mask it has no branch"
+
+
+@pytest.mark.parametrize(("name", "cell"), list(product(RUNGS, CELLS)))
+def test_the_flagship_ends_a_step_under_the_next_products(name: str, cell: tuple[int, bool]) -> None:
+    sequence = code(name, *cell)["main_loop"]["sequence"]
+    assert ("wgmma, bar.sync, mbarrier arrive, wait 1" in sequence) == (name == "flagship")
 
 
 def converted(head_dim: int, block_m: int) -> float:

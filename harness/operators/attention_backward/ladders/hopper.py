@@ -243,7 +243,7 @@ TECHNIQUES = LADDER.rungs(
         "a schedule for each problem: tiles of keys that would fill no round of the GPU are shared by blocks",
         builds_on=("descending",),
         mma="wgmma",
-        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         general=True,
         repeats=False,
     ),
