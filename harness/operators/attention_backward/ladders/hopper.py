@@ -229,6 +229,16 @@ TECHNIQUES = LADDER.rungs(
         repeats=False,
     ),
     Technique(
+        "spread_conversion",
+        "hopper",
+        "each block converts its share of the tiles of dQ, when they are complete, out of L2",
+        builds_on=("descending",),
+        mma="wgmma",
+        limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS, DQ_WORKSPACE),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "deterministic",
         "hopper",
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
