@@ -30,6 +30,9 @@ LONGEST_LOAD = 20.0
 kernel of 23 ms took up to 28 ms behind 50 ms of others, and 23.0 ms in every round that it opened."""
 LONGEST_REST = 1.0
 """Seconds after which a rest has been long enough, whatever came before."""
+UNRESTED = 1.0
+"""Milliseconds up to which a call on an idle stream is followed by no rest: the GPU waits for the host meanwhile, and a
+host that slept would begin each call with cold caches."""
 CLOCK_LAUNCHES = 3
 """Launches of each call after the timing, around which the SM clock is read."""
 LONGEST_PRELOAD = 5
@@ -203,10 +206,11 @@ def time_group(
     `mode`: "burst" keeps the card cool, with a rest after each LONGEST_LOAD and each round of all calls; "sustained"
     first runs each call alone for `preload_seconds`, and on while its time still moves, then samples it at the clock
     that this leaves, for at least as long: at the power cap the clock swings, and samples of one moment agree with each
-    other, not with the next moment's; "idle" is burst, by an IdleStopwatch. `queue`: launches queued ahead of the GPU
-    at once (default: all calls; 1 tells for certain which call broke the device). `source`: where NVML's clocks are
-    read, if anywhere. `kernel_clock`: by what the kernels' own is, if at all: after the samples, in launches like
-    theirs that are no samples. Raises ValueError on an unknown mode, and whatever a call raises.
+    other, not with the next moment's; "idle" is burst, by an IdleStopwatch, without rests where no call takes longer
+    than UNRESTED. `queue`: launches queued ahead of the GPU at once (default: all calls; 1 tells for certain which call
+    broke the device). `source`: where NVML's clocks are read, if anywhere. `kernel_clock`: by what the kernels' own is,
+    if at all: after the samples, in launches like theirs that are no samples. Raises ValueError on an unknown mode, and
+    whatever a call raises.
     """
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
@@ -215,7 +219,8 @@ def time_group(
     with clocks.Sampler(source, now=stopwatch.now) as sampler:
         milliseconds = group.launch_once()
         if mode != "sustained":
-            seconds = group.burst(sampler, milliseconds, max_seconds)
+            rests = mode == "burst" or max(milliseconds.values()) > UNRESTED
+            seconds = group.burst(sampler, milliseconds, max_seconds, rests=rests)
         else:
             seconds = max_seconds
             group.sustained(sampler, preload_seconds, max_seconds, limit)
@@ -256,7 +261,9 @@ class _Group:
             found |= zip(batch, self.measure(batch), strict=True)
         return found
 
-    def burst(self, sampler: clocks.Sampler, milliseconds: Mapping[str, float], max_seconds: float) -> float:
+    def burst(
+        self, sampler: clocks.Sampler, milliseconds: Mapping[str, float], max_seconds: float, *, rests: bool
+    ) -> float:
         """Returns the seconds that the group was given in the end."""
         now, seconds = self.stopwatch.now, max_seconds
         cool(sampler, self.stopwatch, busy=sum(milliseconds.values()) / 1e3)
@@ -268,7 +275,7 @@ class _Group:
                 for batch in self.batches(load):
                     self.sample(batch)
                 worked = now() - woken
-                cool(sampler, self.stopwatch, busy=worked)
+                cool(sampler, self.stopwatch, busy=worked if rests else 0.0)
                 busy += worked
             enough = self.fewest if busy > SLOW_ROUND else self.min_samples
             seconds = max(seconds, 2 * enough * (now() - started))

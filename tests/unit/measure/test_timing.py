@@ -112,6 +112,16 @@ def test_burst_rests_between_rounds() -> None:
     assert stopwatch.slept == pytest.approx((1 + 20) * 3 * 0.007)
 
 
+def test_an_idle_stream_rests_after_long_calls_alone() -> None:
+    def slept(calls: dict[str, timing.Call]) -> float:
+        stopwatch = Simulated()
+        timing.time_group(calls, stopwatch=stopwatch, mode="idle")
+        return stopwatch.slept
+
+    assert slept({"a 0.25": nothing, "b 0.75": nothing}) == pytest.approx(3 * 0.001), "once, before the first round"
+    assert slept({"a 0.25": nothing, "b 1.75": nothing}) == pytest.approx((1 + 20) * 3 * 0.002)
+
+
 def test_burst_rests_within_a_round_of_long_kernels() -> None:
     """Queued one after another, 40 ms of kernels met the power cap that 20 ms did not."""
     stopwatch = Simulated()
