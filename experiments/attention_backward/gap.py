@@ -17,7 +17,7 @@ from harness.operators.attention_backward.problem import Problem
 EXPERIMENT = Experiment(
     name="gap",
     problems=Problem.comparison_grid((4096,), (128, 64)),
-    techniques=(*prices.kernels(), "early_launch"),
+    techniques=prices.kernels(),
     backends=("cuda", "triton"),
     peers=("sdpa_cudnn",),
     tiles=("chosen",),

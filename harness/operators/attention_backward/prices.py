@@ -73,23 +73,16 @@ TERMS = (
         part_of="products_in_flight",
     ),
     Term(
-        "longest_first",
-        "The mask apart, and an order of tiles: core Triton's best kernel has both",
+        "orders_of_tiles",
+        "The mask apart, and orders of tiles: core Triton has both too",
         "effort",
-        step=("longest_first", "overlapped"),
-    ),
-    Term(
-        "one_launch",
-        "A warp that computes D and converts dQ in the same launch",
-        "language",
-        step=("one_launch", "longest_first"),
-        proofs=("gradients roles dropped", "gradients roles of 4 warps", "gradients roles of 8 warps"),
+        step=("descending", "overlapped"),
     ),
     Term(
         "shared_tiles",
         "Tiles of keys shared by blocks in the last round",
         "effort",
-        step=(FLAGSHIP, "one_launch"),
+        step=(FLAGSHIP, "descending"),
         proofs=("additions ordered",),
     ),
 )
