@@ -71,15 +71,7 @@ struct alignas(16) EightNumbers {
   Element at[8];
 };
 
-// The place of a row's numbers in its tile. `PAIRED`: those of a thread's columns in two neighbouring blocks of eight
-// are next to each other, so that one load of 16 bytes brings them.
-template <bool PAIRED>
-DEVICE int place_of_row(int row) {
-  return PAIRED ? row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2 : row;
-}
-
 // The jobs of a warp.
-template <bool PAIRED = false>
 struct RowJobs {
   int taken = 0;  // so many jobs are taken by some block; one more than there are once the warp has been told so
 
@@ -116,8 +108,8 @@ struct RowJobs {
       }
       const bool exists = row + i < args.seq_q;
       const float lse = exists ? ld_global<float>(at.lse(args) + row + i) : -INFINITY_F32;
-      st_global(at.dots(args) + row + place_of_row<PAIRED>(i), dot);
-      st_global(at.lse_log2(args) + row + place_of_row<PAIRED>(i), lse == -INFINITY_F32 ? INFINITY_F32 : lse * LOG2_E);
+      st_global(at.dots(args) + row + i, dot);
+      st_global(at.lse_log2(args) + row + i, lse == -INFINITY_F32 ? INFINITY_F32 : lse * LOG2_E);
       if (exists && !is_seen)  // no tile of keys adds to dQ here
         for (int col = 0; col < HEAD_DIM; col += 8)
           st_global(at.dq(args) + (row + i) * args.dq_stride.seq + col, make_uint4(0, 0, 0, 0));

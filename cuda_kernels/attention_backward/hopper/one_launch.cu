@@ -168,7 +168,7 @@ KERNEL(THREADS, 1) one_launch(GRID_CONSTANT const RowJobParams rows) {
     }
     // The last one computes D, and turns tiles of dQ that are complete into 16 bits.
     if (warp == WARPS + 3) {
-      RowJobs<> jobs;
+      RowJobs jobs;
       int copies = 0;
       for (int round = 0;; ++round) {
         wait(kv_full, round % 2);

@@ -1,11 +1,10 @@
 // LSE and D lie in the order in which threads need them: one load of 16 bytes brings what two of 8 bytes brought.
-// Builds on one_launch; changes the order of row numbers in a tile. Supports any lengths, and strides aligned to 16
+// Builds on descending; changes the order of row numbers in a tile. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
 // In an accumulator a thread has two neighbouring columns of each block of eight. Of two such blocks these are four
-// numbers of LSE and of D, 8 rows apart. The warp that computes D writes them next to each other, so that half as many
-// loads occupy shared memory, which is what a step is bound by.
-// Fences are those of one_launch.
+// numbers of LSE and of D, 8 rows apart. The kernel that computes D writes them next to each other, so that half as
+// many loads occupy shared memory, which is what a step is bound by. Fences are those of descending.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -19,9 +18,9 @@
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
-#include <attention_backward/dq_workspace.cuh>
+#include <attention_backward/descending_tiles.cuh>
 #include <attention_backward/persistent_tiles.cuh>
-#include <attention_backward/row_jobs.cuh>
+#include <attention_backward/paired_row_sums.cuh>
 #include <attention_backward/tma_params.cuh>
 #include <attention_backward/warpgroup_tiles.cuh>
 
@@ -48,8 +47,7 @@ struct SharedMemory {
   static constexpr int d_o = q + STAGES * Q_BYTES;
   static constexpr int ds = d_o + STAGES * Q_BYTES;
   static constexpr int dq = ds + 2 * SCORE_BYTES;
-  static constexpr int sums = dq + 2 * DQ_BYTES;
-  static constexpr int lse = sums + TILE_BYTES;
+  static constexpr int lse = dq + 2 * DQ_BYTES;
   static constexpr int dots = lse + STAGES * NUMBERS_BYTES;
   static constexpr int kv_full = dots + STAGES * NUMBERS_BYTES;
   static constexpr int kv_empty = kv_full + 8;
@@ -58,15 +56,11 @@ struct SharedMemory {
   static constexpr int q_empty = do_full + STAGES * 8;
   static constexpr int do_empty = q_empty + STAGES * 8;
   static constexpr int work = do_empty + STAGES * 8;
-  static constexpr int added_full = work + 2 * sizeof(WorkTile);
-  static constexpr int added_empty = added_full + Messages::COUNT * 8;
-  static constexpr int sums_full = added_empty + Messages::COUNT * 8;
-  static constexpr int bytes = sums_full + 8;
+  static constexpr int bytes = work + 2 * sizeof(WorkTile);
 };
 
 // One block at a time: dK and dV of BLOCK_N keys of a head of K and V, and what these keys add to dQ.
-KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
-  const PersistentParams& persistent = rows.persistent;
+KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const PersistentParams persistent) {
   const TmaParams& params = persistent.tma;
   const AttentionBackwardArgs& args = params.args;
   const uint32_t smem = shared_base();
@@ -74,8 +68,6 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
   const uint32_t q_smem = smem + SharedMemory::q, do_smem = smem + SharedMemory::d_o;
   const uint32_t lse_smem = smem + SharedMemory::lse, dots_smem = smem + SharedMemory::dots;
   const uint32_t kv_full = smem + SharedMemory::kv_full, kv_empty = smem + SharedMemory::kv_empty;
-  Messages added{smem + SharedMemory::added_full, smem + SharedMemory::added_empty};
-  const uint32_t sums_smem = smem + SharedMemory::sums, sums_full = smem + SharedMemory::sums_full;
   const uint32_t q_full = smem + SharedMemory::q_full, do_full = smem + SharedMemory::do_full;
   const uint32_t q_empty = smem + SharedMemory::q_empty, do_empty = smem + SharedMemory::do_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -92,13 +84,11 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
   };
 
   if (tid_x() == 0) {
-    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 3);
+    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 2);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(q_full + stage * 8, 1), mbarrier_init(do_full + stage * 8, 1);
       mbarrier_init(q_empty + stage * 8, WARPS), mbarrier_init(do_empty + stage * 8, WARPS);
     }
-    added.init();
-    mbarrier_init(sums_full, 1);
     fence_mbarrier_init();  // TMA sees the initialized barriers ...
   }
   bar_sync();  // ... and so does every thread
@@ -116,11 +106,10 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
         mbarrier_arrive_expect_tx(kv_full, 2 * KV_BYTES);
         load_tile<BLOCK_N>(k_smem, params.k, work.kv_start, work.head_kv, work.batch, kv_full);
         load_tile<BLOCK_N>(v_smem, params.v, work.kv_start, work.head_kv, work.batch, kv_full);
-        QueryTiles tiles(args, work.kv_start, work.head_kv);
+        DescendingTiles tiles(args, work.kv_start, work.head_kv);
         for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ring.advance()) {
           const Head head(args, work.batch, tiles.head);
           const int stage = ring.stage, row = tiles.tile * BLOCK_M;
-          if (tiles.tile == tiles.first) wait_for_rows(rows, work.batch, tiles.head);
           wait(q_empty + stage * 8, ring.phase ^ 1);  // passes immediately in the first round
           load_queries(q_smem + stage * Q_BYTES, params.q, lse_smem + stage * NUMBERS_BYTES, head.lse_log2(args), row,
                        tiles.head, work.batch, q_full + stage * 8);
@@ -140,7 +129,7 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
         const WorkTile work = work_of_round(round);
         if (work.is_none()) break;
         if (lane == 0) mbarrier_arrive(kv_empty);  // the place is read
-        QueryTiles tiles(args, work.kv_start, work.head_kv);
+        DescendingTiles tiles(args, work.kv_start, work.head_kv);
         for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
           const Head head(args, work.batch, tiles.head);
           if (step > 0 || round > 0) bar_arrive(DQ_TAKEN + part, DQ_THREADS);
@@ -149,48 +138,12 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
             cp_reduce_async_bulk_add(head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4),
                                      dq_smem + part * DQ_BYTES, DQ_BYTES);
             cp_async_bulk_commit_group();
-            if (tiles.tile != tiles.first) {
-              cp_async_bulk_wait_group<1>();
-              added.send();
-            }
-            if (tiles.tile + 1 == tiles.end) {
-              cp_async_bulk_wait_group<0>();
-              added.send();
-            }
             cp_async_bulk_wait_group_read<0>();
           }
           bar_warp_sync();
         }
       }
-    }
-    // The last one computes D, and turns tiles of dQ that are complete into 16 bits.
-    if (warp == WARPS + 3) {
-      RowJobs<true> jobs;
-      int copies = 0;
-      for (int round = 0;; ++round) {
-        wait(kv_full, round % 2);
-        const WorkTile work = work_of_round(round);
-        if (work.is_none()) break;
-        if (lane == 0) mbarrier_arrive(kv_empty);
-        QueryTiles tiles(args, work.kv_start, work.head_kv);
-        for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
-          const DqTile at{work.batch, tiles.head, tiles.tile};
-          const int goal = at.tile == tiles.first ? jobs_needed(rows, at.batch, at.head) : jobs.taken + (step % 4 == 3);
-          jobs.take_until(goal, rows, sums_smem, sums_full, copies);
-          bool is_last = false;
-          if (lane == 0) {
-            added.receive();
-            fence_proxy_async();
-            fence_acq_rel_gpu();
-            const uint32_t last = adders(persistent, at.tile) - 1;
-            is_last = atom_inc(at.counter(args), last) == last;  // back to 0 after the last one
-          }
-          if (!shfl_idx(is_last, 0)) continue;
-          convert_tile(args, at, sums_smem, sums_full, copies++ % 2);
-          if (lane == 0) count_conversion(rows, at);
-        }
-      }
-      jobs.take_until(rows.jobs + 1, rows, sums_smem, sums_full, copies);
+      if (lane == 0) cp_async_bulk_wait_group<0>();
     }
     return;
   }
@@ -206,7 +159,7 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
     const WorkTile work = work_of_round(round);
     if (work.is_none()) return;
     const int first_key = work.kv_start + warpgroup * GROUP_KEYS;  // of the warpgroup
-    QueryTiles tiles(args, work.kv_start, work.head_kv);
+    DescendingTiles tiles(args, work.kv_start, work.head_kv);
     float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
     for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
       const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
@@ -335,10 +288,14 @@ KERNEL(THREADS, 1) paired_numbers(GRID_CONSTANT const RowJobParams rows) {
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-EXPORT int workspace_bytes(const AttentionBackwardArgs* args) { return static_cast<int>(row_workspace_bytes(*args)); }
+EXPORT int workspace_bytes(const AttentionBackwardArgs*) { return 16; }
 
 EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
-  RowJobParams params{{{*args}}};
+  PersistentParams params{{*args}};
   if (const Error error = plan(params)) return error;
-  return launch_kernel<paired_numbers>({params.persistent.blocks, 1, 1}, THREADS, SharedMemory::bytes, stream, params);
+  if (const Error error = launch_paired_row_sums(*args, stream)) return error;
+  const Grid grid{params.blocks, 1, 1};
+  if (const Error error = launch_kernel<paired_numbers>(grid, THREADS, SharedMemory::bytes, stream, params))
+    return error;
+  return launch_convert_dq_fragments(*args, stream);
 }
