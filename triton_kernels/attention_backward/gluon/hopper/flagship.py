@@ -1,11 +1,13 @@
 """The techniques of the ladder that pay in Gluon, and the end of a step under the next one's products.
 
-Builds on longest_first; changes when a step ends, which problems have a mask, and who works out where a tile is.
-General: any lengths, strides that are multiples of 16 bytes; heads that share K and V are summed in the loop. Core
-Triton's twin has no roles.
+Builds on longest_first; changes the order of queries, when a step ends, which problems have a mask, and who works out
+where a tile is. General: any lengths, strides that are multiples of 16 bytes; heads that share K and V are summed in
+the loop. Core Triton's twin has no roles.
 
-The barriers around the arrival that ends a step stand behind S and dP of the next step, which run meanwhile. A problem
-without a causal mask whose keys fill their tiles has no branch for a mask: there the branch costs more than it gains.
+With a causal mask the queries are taken from the last one on, as in descending: all programs of a head begin at the
+same tile and stay together, so that L2 holds the sums of dQ that they add to. The barriers around the arrival that ends
+a step stand behind S and dP of the next step, which run meanwhile. A problem without a causal mask whose keys fill
+their tiles has no branch for a mask: there the branch costs more than it gains.
 The warp that loads also works out where a tile of keys is, so that the others divide nothing.
 Fences are those of overlapped. That for dQ is still before the next step's products: behind them it would crash the
 assembler, and the barrier before the arrival is after both.
@@ -18,6 +20,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
+    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
@@ -72,23 +75,22 @@ def _take(queue, block, WARPS: gl.constexpr):
 
 @gluon.jit
 def _tile(kv_start, batch_head, sizes, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr):
-    """The tiles of queries that a tile of keys goes through."""
+    """The batch, the head of K and V, the first query and the last tile's first of those that a tile of keys goes
+    through."""
     first = 0
     if CAUSAL:
         first = gl.maximum(kv_start + sizes.seq_q - sizes.seq_kv, 0) // BLOCK_M * BLOCK_M
-    head_kv = batch_head % sizes.heads_kv
-    return backward.Sizes(
-        batch_head // sizes.heads_kv, head_kv, head_kv * sizes.group, (head_kv + 1) * sizes.group, sizes.heads,
-        kv_start, first, sizes.seq_q, sizes.seq_kv, sizes.scratch_rows,
-    )  # fmt: skip
+    last = (sizes.seq_q - 1) // BLOCK_M * BLOCK_M
+    return batch_head // sizes.heads_kv, batch_head % sizes.heads_kv, first, last
 
 
 @gluon.jit
 def _produce(loads, sizes, queue, kv_empty, counter, CAUSAL: gl.constexpr):
     """Takes the numbers of the program's tiles of keys, passes the tiles on and loads for each of them."""
-    BLOCK_M: gl.constexpr = loads[0].q_smem.shape[3]
-    BLOCK_N: gl.constexpr = loads[0].k_smem.shape[3]
-    HEAD_DIM: gl.constexpr = loads[0].k_smem.shape[4]
+    buffers, k_desc, v_desc, q_desc, do_desc, lse_desc, dots_desc = loads
+    BLOCK_M: gl.constexpr = buffers.q_smem.shape[3]
+    BLOCK_N: gl.constexpr = buffers.k_smem.shape[3]
+    HEAD_DIM: gl.constexpr = buffers.k_smem.shape[4]
     key_tiles = (sizes.seq_kv + BLOCK_N - 1) // BLOCK_N
     number = gl.program_id(0)
     block = 0
@@ -98,8 +100,26 @@ def _produce(loads, sizes, queue, kv_empty, counter, CAUSAL: gl.constexpr):
         batch_head = place // key_tiles
         kv_start = (place - batch_head * key_tiles) * BLOCK_N
         _put(queue, block, kv_start, batch_head)
+        batch, head_kv, first, last = _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL)
         wg.wait_empty(kv_empty, block)
-        step = backward.produce_block(loads, _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL), step)
+        full = buffers.kv_full.index(0)
+        mbarrier.expect(full, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
+        wg.load_async(k_desc, [batch, head_kv, kv_start, 0], full, buffers.k_smem.index(0))
+        wg.load_async(v_desc, [batch, head_kv, kv_start, 0], full, buffers.v_smem.index(0))
+        for head in range(head_kv * sizes.group, (head_kv + 1) * sizes.group):
+            numbers = (batch * sizes.heads + head) * sizes.scratch_rows
+            for passed in range(0, last - first + 1, BLOCK_M):
+                start = last - passed if CAUSAL else passed
+                wg.wait_empty(buffers.done, step)
+                backward._load_queries(
+                    q_desc, buffers.q_smem, lse_desc, buffers.lse_smem, buffers.q_full, step, batch, head, start,
+                    numbers + start,
+                )  # fmt: skip
+                backward._load_queries(
+                    do_desc, buffers.do_smem, dots_desc, buffers.dots_smem, buffers.do_full, step, batch, head, start,
+                    numbers + start,
+                )  # fmt: skip
+                step += 1
         block += 1
         number = wg.take_number(counter, sizes.blocks)
     _put(queue, block, -1, 0)
@@ -108,12 +128,23 @@ def _produce(loads, sizes, queue, kv_empty, counter, CAUSAL: gl.constexpr):
 @gluon.jit
 def _reduce(sums, sizes, queue, CAUSAL: gl.constexpr):
     """Adds dQ of all of the program's tiles of keys."""
-    BLOCK_M: gl.constexpr = sums[0].q_smem.shape[3]
+    buffers, dq_desc = sums
+    BLOCK_M: gl.constexpr = buffers.q_smem.shape[3]
     block = 0
     step = 0
     kv_start, batch_head = _take(queue, block, 1)
     while kv_start >= 0:
-        step = backward.reduce_block(sums, _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL), step)
+        batch, head_kv, first, last = _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL)
+        for head in range(head_kv * sizes.group, (head_kv + 1) * sizes.group):
+            numbers = (batch * sizes.heads + head) * sizes.scratch_rows
+            for passed in range(0, last - first + 1, BLOCK_M):
+                start = last - passed if CAUSAL else passed
+                wg.wait_full(buffers.done, step)
+                row = (numbers + start) // BLOCK_M * (backward.TILE // backward.TILE_ROW)
+                backward.add_async(dq_desc, [row, 0], buffers.dq_smem)
+                tma.store_wait(0)
+                wg.arrive(buffers.dq_empty, step)
+                step += 1
         block += 1
         kv_start, batch_head = _take(queue, block, 1)
 
@@ -149,15 +180,14 @@ def _consume(work, sizes, queue, kv_empty, CAUSAL: gl.constexpr, EVEN_N: gl.cons
     begin = 0
     kv_start, batch_head = _take(queue, block, 8)
     while kv_start >= 0:
-        tile = _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL)
+        batch, head_kv, first, last = _tile(kv_start, batch_head, sizes, BLOCK_M, CAUSAL)
         keys = sizes.seq_kv - kv_start  # from the tile's first on
         diagonal = keys - sizes.seq_q  # a query sees as many keys as its row, this and 1
         dk = gl.zeros((BLOCK_N, HEAD_DIM), gl.float32, gradient)
         dv = gl.zeros((BLOCK_N, HEAD_DIM), gl.float32, gradient)
         wg.wait_full(buffers.kv_full, block)
-        tiles = (sizes.seq_q - tile.first + BLOCK_M - 1) // BLOCK_M
-        q_start = tile.first
-        steps = tiles * (tile.last_head - tile.head)
+        q_start = last
+        steps = ((last - first) // BLOCK_M + 1) * sizes.group
         for step in range(begin, begin + steps):
             # S^T = K Q^T, dP^T = V dO^T
             q = wg.matrix(buffers.q_smem, step)
@@ -202,14 +232,14 @@ def _consume(work, sizes, queue, kv_empty, CAUSAL: gl.constexpr, EVEN_N: gl.cons
             backward.put_dq(buffers, dq, step)
             dk, ds_regs = warpgroup_mma_wait(0, deps=[dk, ds_regs])
             fence_async_shared()
-            q_start = gl.where(q_start + BLOCK_M < sizes.seq_q, q_start + BLOCK_M, tile.first)
+            q_start = gl.where(q_start > first, q_start - BLOCK_M, last)
         _end(buffers.done, begin + steps, True)
         wg.arrive(kv_empty, block)
 
         # epilogue
-        dk_head = dk_ptr + tile.batch.to(gl.int64) * dk_strides[0] + tile.head_kv.to(gl.int64) * dk_strides[1]
+        dk_head = dk_ptr + batch.to(gl.int64) * dk_strides[0] + head_kv.to(gl.int64) * dk_strides[1]
         backward.store_keys(dk * scale, dk_head, dk_strides[2], kv_start, sizes.seq_kv)
-        dv_head = dv_ptr + tile.batch.to(gl.int64) * dv_strides[0] + tile.head_kv.to(gl.int64) * dv_strides[1]
+        dv_head = dv_ptr + batch.to(gl.int64) * dv_strides[0] + head_kv.to(gl.int64) * dv_strides[1]
         backward.store_keys(dv, dv_head, dv_strides[2], kv_start, sizes.seq_kv)
         begin += steps
         block += 1
