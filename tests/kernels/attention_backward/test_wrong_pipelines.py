@@ -138,6 +138,22 @@ WRONG = (
         "dq_workspace.cuh",
     ),
     Wrong(
+        "counts_left",
+        "spread_conversion",
+        "    if (tid_x() % WARP_SIZE == 0) atom_exch(at.counter(args), 0);\n",
+        "",
+        "workspace_not_zero",
+        "own_tiles.cuh",
+    ),
+    Wrong(
+        "tiles_of_keys_miscounted",
+        "spread_conversion",
+        "params.total + params.blocks - 1",
+        "params.total + params.blocks",
+        "workspace_not_zero",
+        "own_tiles.cuh",
+    ),
+    Wrong(
         "rows_not_waited_for",
         "one_launch",
         "          if (tiles.tile == tiles.first) wait_for_rows(rows, work.batch, tiles.head);\n",
