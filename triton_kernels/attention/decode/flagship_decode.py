@@ -33,6 +33,18 @@ def for_row_warps(tile, ROW_WARPS: tl.constexpr):
     return tile.reshape(KEY_WARPS * ROW_WARPS, tile.shape[2], tile.shape[3])
 
 
+@triton.jit
+def add_warps(o):
+    """The sum of (warps, rows, head_dim) over warps, by halves: tl.sum would store the warps of a column side by side,
+    and lanes, which have columns, would meet in two banks."""
+    for _ in tl.static_range(5):  # for up to 32 warps
+        if o.shape[0] > 1:
+            halves = o.reshape(2, o.shape[0] // 2, o.shape[1], o.shape[2])
+            one, other = tl.split(tl.permute(halves, (1, 2, 3, 0)))
+            o = one + other
+    return o.reshape(o.shape[1], o.shape[2])
+
+
 @triton.jit(do_not_specialize=SIZES)
 def flagship_decode(
     q_ptr, k_desc, v_desc, o_ptr, lse_ptr, counter, scale, batches, heads, heads_kv, group, seq_q, seq_kv, parts,
@@ -93,7 +105,7 @@ def flagship_decode(
     row_max = row_max.reshape(KEY_WARPS, BLOCK_M)
     largest_max = tl.max(row_max, 0)
     warp_weights = tl.math.exp2(row_max - largest_max)
-    o = tl.sum(o * warp_weights[:, :, None], 0)
+    o = add_warps(o * warp_weights[:, :, None])
     row_sum = tl.sum(row_sum * warp_weights, 0)
     row_max = largest_max
 
