@@ -1,10 +1,13 @@
-// The host chooses the tile by what its waves cost. Builds on stream_k; compiles its schedule for several tiles.
-// Supports any m, and any n and k that are multiples of 8.
+// A tuned tile names the kernel of this ladder that was fastest; for others the host chooses by what waves cost. Builds
+// on stream_k; compiles its schedule for several tiles. Supports any m, and any n and k that are multiples of 8.
 //
 // Wide tiles need the fewest bytes for a product. Narrow ones fill the last wave; they need multicast in pairs, as do
 // shared steps. FEW: as in small_m operands change places, `a` and `b` are B and A, and C is transposed: lanes store
 // its elements one by one. The order of tiles and the number of blocks are those of square_waves, fences and waits
 // those of stream_k.
+#ifdef GEMM_SCHEDULE
+#include <gemm/schedules.cuh>
+#else
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -239,3 +242,4 @@ EXPORT int launch(const GemmArgs* args, void* stream) {
   if (const Error error = choose(best, *args)) return error;
   return best.launch(best.params, stream);
 }
+#endif

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
+
 from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
 from harness.operators.gemm.problem import Problem
@@ -133,12 +136,47 @@ SMALL_M = (
     ),
 )
 """Of rungs that multiply B by A."""
+SCHEDULES = {
+    0: STAGED,
+    1: STAGED,
+    2: STAGED,
+    3: STAGED,
+    4: STAGED,
+    5: WARPGROUPS,
+    6: SMALL_M,
+    7: PINGPONG,
+    8: WARPGROUPS,
+}
+"""The flagship's schedules in CUDA, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the
+others are kernels of the ladder (cuda_kernels/gemm/schedules.cuh). What each takes."""
+
+
+def schedule(tile: Tile) -> int:
+    """The number of the schedule that a tile names."""
+    return dict(tile.extra).get("schedule", 0)
+
+
+def _of_schedules(limit: Limit) -> Limit:
+    """The limit for those schedules alone that have it."""
+    return replace(
+        limit,
+        applies=lambda problem, tile: limit in SCHEDULES.get(schedule(tile), ()) and limit.applies(problem, tile),
+    )
+
+
 CHOOSES = (
-    *STAGED,
+    *(limit for limit in STAGED if limit.backend != "cuda"),
+    *(_of_schedules(limit) for limit in dict.fromkeys(chain(*SCHEDULES.values())) if limit.backend == "cuda"),
     Limit(
         "cuda",
-        "it chooses its columns itself, of tiles with 128 rows for two warpgroups: block_m must be 128 and warps 8",
-        lambda problem, tile: tile.block_m != 128 or tile.warps != 8,
+        "where the tile names no schedule it chooses its columns itself, of tiles with 128 rows for two warpgroups: "
+        "block_m must be 128 and warps 8",
+        lambda problem, tile: schedule(tile) == 0 and (tile.block_m != 128 or tile.warps != 8),
+    ),
+    Limit(
+        "cuda",
+        f"schedule must be one of {', '.join(map(str, SCHEDULES))}",
+        lambda problem, tile: schedule(tile) not in SCHEDULES,
     ),
 )
-"""Of the rung that is compiled for several tiles."""
+"""Of the rung that is compiled for several tiles, or as another rung."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm.limits import CHOOSES, GROUPS, PAIRS, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
 
@@ -12,6 +14,22 @@ LADDER = Ladder(
     capabilities=(9,),
     operator="gemm",
 )
+
+_SCHEDULED = tuple(
+    replace(tile, extra=(*tile.extra, ("schedule", schedule)))
+    for schedule, slugs in {
+        1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",
+        2: "128x256-s4-w8 128x256-s4-w8-group_m16 128x256-s3-w8-group_m16 128x192-s5-w8-group_m16 128x128-s6-w8",
+        3: "128x256-s4-w8 128x256-s3-w8 128x256-s4-w8-group_m4 128x192-s5-w8 128x192-s4-w8 128x128-s6-w8",
+        4: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8",
+        5: "128x256-s4-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4 64x256-s5-w4 64x128-s8-w4 128x64-s8-w8",
+        6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
+        7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
+        8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
+    }.items()
+    for tile in map(Tile.parse, slugs.split())
+)
+"""Tiles of the flagship with their schedules (SCHEDULES in limits.py)."""
 
 TECHNIQUES = LADDER.rungs(
     Technique(
@@ -186,10 +204,10 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "flagship",
         "hopper",
-        "the host chooses the tile by the cost of its waves, and swaps operands for few rows",
+        "a tuned tile names the kernel of the ladder; else the host chooses by the cost of waves",
         builds_on=("stream_k",),
         mma="wgmma",
-        grid={"cuda": ()},
+        grid={"cuda": _SCHEDULED},
         limits=CHOOSES,
         general=True,
     ),

@@ -1,0 +1,23 @@
+// The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, as it stands. The
+// numbers are those of SCHEDULES in harness/operators/gemm/limits.py.
+#pragma once
+
+#if GEMM_SCHEDULE == 1
+#include <gemm/hopper/square_waves.cu>
+#elif GEMM_SCHEDULE == 2
+#include <gemm/hopper/tma_store_epilogue.cu>
+#elif GEMM_SCHEDULE == 3
+#include <gemm/hopper/cluster_multicast.cu>
+#elif GEMM_SCHEDULE == 4
+#include <gemm/hopper/stream_k.cu>
+#elif GEMM_SCHEDULE == 5
+#include <gemm/hopper/split_k.cu>
+#elif GEMM_SCHEDULE == 6
+#include <gemm/hopper/small_m.cu>
+#elif GEMM_SCHEDULE == 7
+#include <gemm/hopper/pingpong.cu>
+#elif GEMM_SCHEDULE == 8
+#include <gemm/hopper/producer_consumer.cu>
+#else
+#error "no schedule has this number"
+#endif
