@@ -23,13 +23,13 @@ struct OwnTiles {
   }
   DEVICE bool some_are_left() const { return number < all; }
 
-  // Converts the next tile if it is complete, or once it is. Tiles are in the order in which blocks
-  // complete them: the first query heads of all heads of K and V come first, of each the last queries.
+  // Converts the next tile if it is complete, or once it is. Tiles are in the order in which blocks complete them: of a
+  // head of K and V the last queries first, of all its query heads.
   DEVICE void convert_next(const PersistentParams& params, bool waits, uint32_t smem, uint32_t full, int& copies) {
     const AttentionBackwardArgs& args = params.tma.args;
-    const int heads_kv = args.heads_kv * args.batch, place = number / seen, pair = place % heads_kv;
-    const int head = pair % args.heads_kv * (args.heads / args.heads_kv) + place / heads_kv;
-    const DqTile at{pair / args.heads_kv, head, unseen + seen - 1 - number % seen};
+    const int group = args.heads / args.heads_kv, pair = number / (seen * group), place = number % (seen * group);
+    const int head = pair % args.heads_kv * group + place % group;
+    const DqTile at{pair / args.heads_kv, head, unseen + seen - 1 - place / group};
     bool is_complete = false;
     if (tid_x() % WARP_SIZE == 0) {
       do is_complete = atom_add(at.counter(args), 0) == static_cast<uint32_t>(adders(params, at.tile));

@@ -97,7 +97,7 @@ struct PartTiles : DescendingTiles {
     if (work.part < 0) return;
     const int parts = params.shares.parts, part = work.part % parts;
     const int begin = part * steps / parts, over = (part + 1) * steps / parts;
-    head += begin / (end - first), tile -= begin % (end - first);
+    head += begin % heads, tile -= begin / heads;
     steps = over - begin;
   }
 };

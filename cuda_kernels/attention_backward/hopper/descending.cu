@@ -4,8 +4,9 @@
 //
 // With a causal mask each block of a head has its own diagonal, but all see the last queries. Upwards from their
 // diagonals the blocks of a head are all over its tiles, so that Q, dO and the sums of dQ of whole heads must stay in
-// L2; downwards they are at the same tile, and one after the other they reach their diagonals and end. Fences are those
-// of longest_first.
+// L2; downwards they are at the same tile, and one after the other they reach their diagonals and end. Heads that share
+// K and V take turns at each tile: one after the other, shorter blocks would get to the next head sooner. Fences are
+// those of longest_first.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

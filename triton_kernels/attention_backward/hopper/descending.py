@@ -4,7 +4,7 @@ Builds on longest_first; changes the order of the tiles of queries. General: any
 16 bytes; heads that share K and V are summed in the loops.
 
 With a causal mask each program of a head has its own diagonal, but all see the last queries. Tiles that need no mask
-come first, those on the diagonal last.
+come first, those on the diagonal last. Heads that share K and V take turns at each tile.
 """
 
 import triton
@@ -19,14 +19,17 @@ SECTION_BYTES = tl.constexpr(16 << 20)  # of the sums of dQ of one query head fo
 
 @triton.jit
 def _add_queries(
-    dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, numbers, batch, head, key, scale_log2, diagonal,
-    seq_kv, begin, end, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
+    dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, heads, first_head, group, scratch_rows, batch, key,
+    scale_log2, diagonal, seq_kv, begin, end, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, CAUSAL: tl.constexpr,
+    RAGGED: tl.constexpr,
 ):  # fmt: skip
     """Adds what queries begin <= i < end give to dK, dV and dQ. CAUSAL: query i sees keys up to i + diagonal. RAGGED:
     keys from seq_kv on do not exist."""
     tiles = tl.cdiv(end - begin, BLOCK_M)
-    for i in tl.range(0, tiles):
-        start = begin + (tiles - 1 - i) * BLOCK_M
+    for i in tl.range(0, tiles * group):
+        start = begin + (tiles - 1 - i // group) * BLOCK_M
+        head = first_head + i % group
+        numbers = (batch.to(tl.int64) * heads + head) * scratch_rows
         row = start + tl.arange(0, BLOCK_M)
 
         # S^T = K Q^T, dP^T = V dO^T
@@ -87,17 +90,16 @@ def descending(
         whole = tl.cdiv(tl.maximum(kv_start + BLOCK_N - 1 - diagonal, 0), BLOCK_M) * BLOCK_M
     if not EVEN_N:
         whole = tl.where(kv_start + BLOCK_N > seq_kv, seq_q, whole)
-    for head in tl.range(head_kv * group, (head_kv + 1) * group):
-        numbers = (batch.to(tl.int64) * heads + head) * scratch_rows
+    dk, dv = _add_queries(
+        dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, heads, head_kv * group, group, scratch_rows, batch,
+        key, scale_log2, diagonal, seq_kv, whole, seq_q, HEAD_DIM, BLOCK_M, False, False,
+    )  # fmt: skip
+    if CAUSAL or not EVEN_N:
         dk, dv = _add_queries(
-            dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, numbers, batch, head, key, scale_log2,
-            diagonal, seq_kv, whole, seq_q, HEAD_DIM, BLOCK_M, False, False,
+            dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, heads, head_kv * group, group, scratch_rows,
+            batch, key, scale_log2, diagonal, seq_kv, first, tl.minimum(whole, seq_q), HEAD_DIM, BLOCK_M, CAUSAL,
+            not EVEN_N,
         )  # fmt: skip
-        if CAUSAL or not EVEN_N:
-            dk, dv = _add_queries(
-                dk, dv, k, v, q_desc, do_desc, dq_sums_desc, dots, lse_log2, numbers, batch, head, key, scale_log2,
-                diagonal, seq_kv, first, tl.minimum(whole, seq_q), HEAD_DIM, BLOCK_M, CAUSAL, not EVEN_N,
-            )  # fmt: skip
 
     dim = tl.arange(0, HEAD_DIM)
     dk_rows = dk_ptr + batch.to(tl.int64) * dk_stride_batch + head_kv.to(tl.int64) * dk_stride_head
