@@ -146,9 +146,10 @@ SCHEDULES = {
     6: SMALL_M,
     7: PINGPONG,
     8: WARPGROUPS,
+    9: STAGED,
 }
 """The flagship's schedules in CUDA, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the
-others are kernels of the ladder (cuda_kernels/gemm/schedules.cuh). What each takes."""
+others are kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh). What each takes."""
 
 
 def schedule(tile: Tile) -> int:

@@ -26,6 +26,9 @@ _SCHEDULED = tuple(
         6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
         7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
         8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
+        9: "128x256-s4-w8-blocks128-group_m16-lag0 128x256-s4-w8-group_m16-lag1 128x256-s4-w8-group_m16-lag2 "
+        "128x256-s4-w8-blocks128-group_m16-lag1 128x256-s4-w8-blocks128-group_m16-lag2 128x192-s5-w8-group_m16-lag2 "
+        "128x128-s6-w8-group_m16-lag3",
     }.items()
     for tile in map(Tile.parse, slugs.split())
 )

@@ -1,0 +1,158 @@
+// A schedule of the flagship: square_waves, whose second warpgroup multiplies some steps behind the first. When the
+// first one writes C, the second one still multiplies; and while that one writes, the first one multiplies the next
+// tile.
+//
+// The warpgroups share the tensor cores evenly, so that the distance lasts once the first tile has set it: there the
+// second one waits at a barrier for the first one's LAG steps. Both release each buffer, as in square_waves, so the
+// distance also bounds what is loaded ahead: STAGES - LAG steps. `blocks` bounds the blocks: 128 cover whole columns of
+// groups of 16 tiles. Fences and waits are those of tma_store_epilogue.
+#pragma once
+
+#include <gemm/gemm.cuh>
+#include <ptx/barrier.cuh>
+#include <ptx/fence.cuh>
+#include <ptx/mbarrier.cuh>
+#include <ptx/setmaxnreg.cuh>
+#include <ptx/shfl.cuh>
+#include <ptx/tma.cuh>
+#include <ptx/vote.cuh>
+#include <ptx/wgmma.cuh>
+#include <gemm/c_staging.cuh>
+#include <gemm/persistent_tiles.cuh>
+#include <gemm/warpgroup_tiles.cuh>
+
+namespace {
+
+constexpr int THREADS = WARPS * WARP_SIZE + WARPGROUP;  // plus the producer warpgroup
+// setmaxnreg moves registers of the launch (at most 65536) from the producer to one or two consumer warpgroups.
+constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : 24, CONSUMER_REGISTERS = WARPS == 4 ? 256 : 240;
+static_assert(WARPS == 4 || WARPS == 8);
+static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
+#ifdef GEMM_LAG
+constexpr int LAG = GEMM_LAG;  // steps
+#else
+constexpr int LAG = 2;
+#endif
+#ifdef GEMM_BLOCKS
+constexpr int MOST_BLOCKS = GEMM_BLOCKS;
+#else
+constexpr int MOST_BLOCKS = 1 << 30;
+#endif
+constexpr int LATE = 1;  // barrier
+static_assert(LAG < STAGES, "a step that the second warpgroup has not done keeps its buffer");
+
+struct SharedMemory {
+  static constexpr int a = 0;
+  static constexpr int b = a + STAGES * A_BYTES;
+  static constexpr int c = b + STAGES * B_BYTES;
+  static constexpr int full = c + WARPS * C_BUFFERS * C_BYTES;
+  static constexpr int empty = full + STAGES * 8;
+  static constexpr int bytes = empty + STAGES * 8;
+};
+
+KERNEL(THREADS, 1) staggered(GRID_CONSTANT const StagedParams params) {
+  const auto& [tma, tiles, blocks] = params.persistent;
+  const GemmArgs& args = tma.args;
+  const uint32_t smem = shared_base();
+  const uint32_t a_smem = smem + SharedMemory::a, b_smem = smem + SharedMemory::b, full = smem + SharedMemory::full;
+  const uint32_t empty = smem + SharedMemory::empty;
+  const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
+  const int group_row = warp / WARPGROUP_WARPS * M_TILES * WARPGROUP_ROWS;  // the warpgroup's first
+  const int warp_row = group_row + warp % WARPGROUP_WARPS * C_ROWS;
+  const uint32_t c_smem = smem + SharedMemory::c + warp * C_BUFFERS * C_BYTES;  // this warp's buffers
+
+  if (tid_x() == 0) {
+    for (int stage = 0; stage < STAGES; ++stage)
+      mbarrier_init(full + stage * 8, 1), mbarrier_init(empty + stage * 8, WARPS);
+    fence_mbarrier_init();  // TMA sees the initialized barriers ...
+  }
+  bar_sync();  // ... and so does every thread
+
+  const int k_tiles = ceil_div(args.k, BLOCK_K);
+
+  // producer: load every tile as soon as its buffer is empty
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (warp == WARPS && elect_sync()) {
+      Ring ring;
+      for (int number = ctaid_x(); number < tiles; number += blocks) {
+        const Tile tile = grouped_tile(args, number);
+        for (int j = 0; j < k_tiles; ++j, ring.advance()) {
+          const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
+          const uint32_t arrived = full + ring.stage * 8;
+          wait(empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
+          mbarrier_arrive_expect_tx(arrived, A_BYTES + B_BYTES);
+          cp_async_bulk_tensor_load<2>(a, tma.a, {j * BLOCK_K, tile.row}, arrived);
+          cp_async_bulk_tensor_load<2>(b, tma.b, {j * BLOCK_K, tile.col}, arrived);
+        }
+      }
+    }
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();
+
+  Ring ring;
+  int buffer = 0;
+  int until_late = warp < WARPGROUP_WARPS && WARPS == 8 ? (LAG < k_tiles ? LAG : k_tiles) : 0;
+  if (LAG > 0 && warp >= WARPGROUP_WARPS) bar_sync(LATE, 2 * WARPGROUP);
+  for (int number = ctaid_x(); number < tiles; number += blocks) {
+    const Tile tile = grouped_tile(args, number);
+    float c_regs[M_TILES][BLOCK_N / 2] = {};
+    for (int j = 0; j < k_tiles; ++j, ring.advance()) {
+      wait(full + ring.stage * 8, ring.phase);
+
+      // C += A B^T
+      const uint64_t a_operand = operand(a_smem + ring.stage * A_BYTES, group_row);
+      const uint64_t b_operand = operand(b_smem + ring.stage * B_BYTES);
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < BLOCK_K; k += MMA_K)
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m)
+          wgmma_mma_async_ss<Element, BLOCK_N>(c_regs[m],
+                                               a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
+                                               b_operand + operand_columns(k), 1);
+      wgmma_commit_group();
+      wgmma_wait_group<0>();
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+      if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+      if (until_late > 0 && --until_late == 0) bar_arrive(LATE, 2 * WARPGROUP);
+    }
+
+    // epilogue
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+      for (int n = 0; n < BLOCK_N; n += C_COLUMNS) {
+        const uint32_t staged = c_smem + buffer * C_BYTES;
+        if (lane == 0) cp_async_bulk_wait_group_read<C_BUFFERS - 1>();
+        bar_warp_sync();  // the buffer may be written
+        stage_c(staged, args, c_regs[m], n, tile.col);
+        fence_proxy_async_shared();
+        bar_warp_sync();  // the buffer is complete
+        if (lane == 0) {
+          cp_async_bulk_tensor_store<2>(params.c, {tile.col + n, tile.row + warp_row + m * WARPGROUP_ROWS}, staged);
+          cp_async_bulk_commit_group();
+        }
+        buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+      }
+    }
+  }
+  if (lane == 0) cp_async_bulk_wait_group_read<0>();  // shared memory outlives its stores
+}
+
+}  // namespace
+
+EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
+
+EXPORT int launch(const GemmArgs* args, void* stream) {
+  StagedParams params{{{*args}}};
+  if (const Error error = prepare(params.persistent)) return error;
+  if (params.persistent.blocks > MOST_BLOCKS) params.persistent.blocks = MOST_BLOCKS;
+  if (const Error error = encode(params.c, *args)) return error;
+  const Grid grid{params.persistent.blocks, 1, 1};
+  return launch_kernel<staggered>(grid, THREADS, SharedMemory::bytes, stream, params);
+}
