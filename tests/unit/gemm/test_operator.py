@@ -203,7 +203,7 @@ def test_a_tile_is_declined_with_its_reason(name: str, tile: Tile, reason: str |
 def test_the_scorecard_has_26_shapes() -> None:
     assert len(set(SHAPES)) == len(SHAPES) == 26
     assert {promise.experiment for promise in GEMM.promises()} == {"grid", "sustained", "grouped"}
-    assert experiments.load("grid").problems == SHAPES
+    assert experiments.load("grid").problems == tuple(sorted(SHAPES, key=lambda problem: problem.flops))
     assert set(experiments.load("sustained").problems) < set(SHAPES)
 
 
