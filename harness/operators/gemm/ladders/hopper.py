@@ -28,7 +28,7 @@ _SCHEDULED = tuple(
         8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
         9: "128x256-s4-w8-blocks128-group_m16-lag0 128x256-s4-w8-group_m16-lag1 128x256-s4-w8-group_m16-lag2 "
         "128x256-s4-w8-blocks128-group_m16-lag1 128x256-s4-w8-blocks128-group_m16-lag2 128x192-s5-w8-group_m16-lag2 "
-        "128x128-s6-w8-group_m16-lag3",
+        "128x128-s6-w8-group_m16-lag3 128x256-s3-w8-group_m16-lag1 128x256-s3-w8-blocks128-group_m16-lag0",
     }.items()
     for tile in map(Tile.parse, slugs.split())
 )
