@@ -83,7 +83,7 @@ def build(
     site = Site(recorded, runs, hashes, tables, only)
     sources.CACHE.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="site-", dir=sources.CACHE) as folder:
-        broken = site.draw(Path(folder, "drawn"), progress or _print_progress)
+        broken, unknown = site.draw(Path(folder, "drawn"), progress or _print_progress)
         place = output.resolve()  # the target of a link
         if place.exists():
             shutil.rmtree(place)
@@ -91,6 +91,8 @@ def build(
         shutil.move(Path(folder, "drawn"), place)
     for claim in broken:
         print(f"claim does not hold for these rows: {claim}", file=sys.stderr)
+    for claim in unknown:
+        print(f"claim not known, because no row of this version has its numbers: {claim}", file=sys.stderr)
     return output / "index.html"
 
 
@@ -113,8 +115,9 @@ class Site:
         for name in operators.names():
             self.rows[name] = self._rows(name, load(recorded, runs, hashes, tables, name))
         self.main = self.rows[operators.FIRST].main
+        self._first = self.rows[operators.FIRST].datasets or [self.main]
         self.pages = list(self._all_pages())
-        self._environment = environment(self.main.provenance(), self.claims)
+        self._environment = environment(_provenance(self._first), self.claims)
         self.pages = [page for page in self.pages if not only or page.path in only]
 
     def _rows(self, operator: str, datasets: Sequence[Dataset]) -> Rows:
@@ -122,8 +125,9 @@ class Site:
         main = timed[0] if timed else Dataset("", False, (), operator=operators.get(operator))
         return Rows(main, datasets, self.known, self.claims, self.rows)
 
-    def draw(self, folder: Path, progress: Progress) -> list[str]:
-        """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken.
+    def draw(self, folder: Path, progress: Progress) -> tuple[list[str], list[str]]:
+        """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken,
+        and those that are unknown.
 
         Processes are forked, so that they share the rows.
         """
@@ -131,27 +135,30 @@ class Site:
         _write = partial(self.write, folder)
         workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self.pages))
         broken: list[str] = []
+        unknown: list[str] = []
         with get_context("fork").Pool(workers) as pool:
-            for done, (path, claims) in enumerate(pool.imap(_written, range(len(self.pages))), 1):
+            for done, (path, *claims) in enumerate(pool.imap(_written, range(len(self.pages))), 1):
                 progress(done, len(self.pages), path)
-                broken += claims
+                broken += claims[0]
+                unknown += claims[1]
         has_proofs = any(page.template == "proof.html" for page in self.pages)
         for path in sorted(overview.programs(self.known)) if has_proofs else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
-        return sorted(broken)
+        return sorted(broken), sorted(unknown)
 
-    def write(self, folder: Path, number: int) -> tuple[str, list[str]]:
-        """A page, after the files beside it; its path, and its claims that are broken."""
+    def write(self, folder: Path, number: int) -> tuple[str, list[str], list[str]]:
+        """A page, after the files beside it; its path, its claims that are broken, and those that are unknown."""
         page = self.pages[number]
         self.claims.broken.clear()
+        self.claims.unknown.clear()
         variables = {"page": page.path, "up": "../" * page.path.count("/"), **page.variables()}
         text = anchored(self._environment.get_template(page.template).render(variables))
         files = chain.from_iterable(one.files() for one in variables.get("files", ()))
         for path, content in [*files, (page.path, text)]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(content)
-        return page.path, list(self.claims.broken)
+        return page.path, list(self.claims.broken), list(self.claims.unknown)
 
     def _all_pages(self) -> Iterator[Page]:
         """In the order in which they are made."""
@@ -160,14 +167,15 @@ class Site:
             if module := common.of_operator(name):
                 yield from module.pages(rows)
         yield Page(findings.PATH, "findings.html", self._findings)
-        yield Page(learn.PATH, "learn.html", partial(learn.page, self.main, self.known, self.claims))
+        yield Page(learn.PATH, "learn.html", partial(learn.page, self._first, self.known, self.claims))
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, self.rows, self.compiled))
         for one in rungs():
             yield Page(page_of(one), "technique.html", partial(technique.page, self.rows[one.operator], one))
         for name in overview.proof_pages(self.known):
             yield Page(f"proof/{name}.html", "proof.html", partial(overview.proof, self.rows, name))
         yield Page(correctness.PATH, "correctness.html", partial(correctness.page, every))
-        yield Page("regressions.html", "regressions.html", partial(overview.regressions, self.main))
+        most = max(self._first, key=lambda data: len(data.environments))
+        yield Page("regressions.html", "regressions.html", partial(overview.regressions, most))
         yield Page("guide/reading.html", "guide.html", guide.reading)
         yield Page("guide/judging.html", "guide.html", guide.judging)
         yield Page("guide/verifying.html", "guide.html", guide.verifying)
@@ -178,15 +186,20 @@ class Site:
 
     def _findings(self) -> dict[str, Any]:
         code = of_compilers(self._recorded, self._runs, self._hashes)
-        return findings.page(self.main, self.compiled, code, self.claims)
+        timed = (data for data in self._first if findings.TIMED in data.experiments)
+        return findings.page(next(timed, self.main), self.compiled, code, self.claims)
 
 
-_write: Callable[[int], tuple[str, list[str]]]
+_write: Callable[[int], tuple[str, list[str], list[str]]]
 """Writes a page by its number; set before processes fork, because a bound method with all rows is not sent to them."""
 
 
-def _written(number: int) -> tuple[str, list[str]]:
+def _written(number: int) -> tuple[str, list[str], list[str]]:
     return _write(number)
+
+
+def _provenance(datasets: Iterable[Dataset]) -> str:
+    return "; ".join(data.provenance() for data in datasets)
 
 
 def ladder(rows: Iterable[Mapping[str, Any]], recorded: Path = ROOT / "recorded") -> list[Mapping[str, Any]]:

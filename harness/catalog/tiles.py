@@ -54,10 +54,10 @@ def all_tables() -> list[Path]:
     return [path for name in operators.names() for path in sorted(folder(name).glob("*.toml"))]
 
 
-def tables(operator: str, gpu: str | None) -> list[Path]:
-    """The tables of an operator that serve a GPU, its own first."""
+def tables(operator: str, gpu: str | None, place: Path | None = None) -> list[Path]:
+    """The tables of an operator that serve a GPU, its own first, in its folder or in `place`."""
     names = [] if gpu is None else [gpu, "h200"] if re.match(r"g?h\d", gpu) else [gpu]
-    return [path for name in dict.fromkeys(names) if (path := folder(operator) / f"{name}.toml").exists()]
+    return [path for name in dict.fromkeys(names) if (path := (place or folder(operator)) / f"{name}.toml").exists()]
 
 
 def compared_with(backend: str) -> str:

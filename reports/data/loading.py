@@ -33,7 +33,7 @@ def load(
     operator: str = operators.FIRST,
 ) -> list[Dataset]:
     """The rows of an operator: one dataset per recorded GPU and one per GPU (or CPU) that fresh runs ran on; the one
-    with most timings that count comes first, of equals the fresh one. A fresh row that was recorded since, or replaced
+    whose ladders count most comes first, of equals the fresh one. A fresh row that was recorded since, or replaced
     by a recorded one, is left out. `tables`: the folder of the tiles chosen for each GPU, by default the operator's."""
     tables = tables or tiles.folder(operator)
     every = {kind: frame.frame(kind, root=recorded, runs=tuple(fresh), operator=operator) for kind in KINDS}
@@ -49,18 +49,48 @@ def load(
         used = {name for found in here.values() for name in found.environment}
         here["environment"] = every["environment"][every["environment"].id.isin(used)]
         if used:
-            path = tables / f"{results.gpu_slug(gpu)}.toml"
-            chosen = {(one.technique, one.backend, one.cell): one for one in tiles.read(path)} if path.is_file() else {}
+            chosen = _chosen(tables, operator, gpu, here["timing"])
             picked = {key: one.tile for key, one in chosen.items()}
             tried = {key: one.tried for key, one in chosen.items()}
             about = picked, tried, operators.get(operator)
             own = {**hashes, **hashes.on.get(gpu, {})} if isinstance(hashes, RecordedHashes) else hashes
             datasets.append(Dataset(gpu, is_recorded, here, own, *about))
 
-    def richness(data: Dataset) -> tuple[int, bool]:
-        return sum(bool(row.usable) for row in data.timings()), not data.recorded
+    return sorted(datasets, key=_richness, reverse=True)
 
-    return sorted(datasets, key=richness, reverse=True)
+
+def _richness(data: Dataset) -> tuple[int, int, bool]:
+    """Cells of ladders that count in two languages, which the first pages compare; then all timings that count."""
+    languages: dict[tuple[Any, ...], set[str]] = {}
+    for ladder in {ladder.experiment for ladder in data.operator.ladders}:
+        for row in data.counting(ladder, data.operator.techniques):
+            languages.setdefault((row.technique, row.problem), set()).add(row.backend)
+    both = sum("cuda" in found and len(found) > 1 for found in languages.values())
+    return both, sum(bool(row.usable) for row in data.timings()), not data.recorded
+
+
+def _chosen(
+    place: Path, operator: str, gpu: str, timing: pandas.DataFrame
+) -> dict[tuple[str, str, str], tiles.Selection]:
+    """(technique, backend, cell) -> the tile selected for a GPU. Where its own table has none for a problem that was
+    timed, the next table that serves it has, as in tiles.best_tile."""
+    found: dict[tuple[str, str, str], tiles.Selection] = {}
+    problems = [operators.get(operator).problem.parse(slug) for slug in set(timing.problem.dropna())]
+    slug = results.gpu_slug(gpu)
+    for path in tiles.tables(operator, slug, place):
+        table = {(one.technique, one.backend, one.cell): one for one in tiles.read(path)}
+        if path.stem == slug:
+            found |= table
+            continue
+        kernels = {(technique, backend) for technique, backend, _ in table}
+        missing = {
+            (*kernel, problem.cells[0]): one
+            for kernel in kernels
+            for problem in problems
+            if not tiles.pick(found, *kernel, problem) and (one := tiles.pick(table, *kernel, problem))
+        }
+        found |= missing
+    return found
 
 
 def _newer(fresh: pandas.DataFrame, recorded: pandas.DataFrame) -> pandas.DataFrame:

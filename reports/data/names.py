@@ -21,6 +21,11 @@ LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "C
 SERIES_OF_A_RATIO = {"triton_native": "core Triton"}
 
 
+def short_gpu(name: str) -> str:
+    """Less its maker and its memory: NVIDIA H100 80GB HBM3 -> H100."""
+    return re.sub(r"^NVIDIA | \d+GB( HBM\w+)?$", "", name)
+
+
 def label(backend: str) -> str:
     """The name of a backend for people, a version kept: gluon@3.9.0 -> Gluon 3.9.0."""
     name, _, version = backend.partition("@")

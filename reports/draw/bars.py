@@ -36,7 +36,9 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     column."""
     right = RIGHT + COLUMN * narrow
     height = height_of(found)
-    most = max([*filter(None, found.limits.values()), *(bar.tflops or 0 for bar in found.bars)], default=1)
+    most = max(
+        [*filter(None, found.limits.values()), *(bar.tflops or bar.earlier or 0 for bar in found.bars)], default=1
+    )
     top = 1.04 * most
     axes.set(xlim=(0, top), ylim=(height, 0))
     y = 0.0
@@ -75,8 +77,13 @@ def finding(found: Answer) -> str:
     parts = []
     for panel in found.limits:
         told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in found.of(panel) if bar.tflops)
-        missing = ", ".join(bar.label for bar in found.of(panel) if not bar.tflops)
-        parts.append(f"{TITLES[panel][0]}: {told or 'nothing'}" + (f"; not measured yet: {missing}" if missing else ""))
+        earlier = ", ".join(f"{bar.label} {bar.earlier:.0f}" for bar in found.of(panel) if bar.earlier)
+        missing = ", ".join(bar.label for bar in found.of(panel) if not bar.tflops and not bar.earlier)
+        parts.append(
+            f"{TITLES[panel][0]}: {told or 'nothing'}"
+            + (f"; in an earlier version: {earlier}" if earlier else "")
+            + (f"; not measured yet: {missing}" if missing else "")
+        )
     return "TFLOPS with " + ". With ".join(parts) + "."
 
 
@@ -85,6 +92,10 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float) -> None:
     mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
     write(axes, bar.label, (0, y), (20 - LEFT, 0))
+    if bar.earlier:
+        axes.barh(y, bar.earlier, thick, facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+        write(axes, f"{bar.earlier:.0f}, earlier version", (0, y), (6, 0), size=TICK, color=MUTED)
+        return
     if bar.tflops is None:
         axes.barh(y, 90 * pixel, thick, facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
         write(axes, "not measured yet", (90 * pixel, y), (6, 0), size=TICK, color=MUTED)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.catalog import sources, techniques
+from harness.catalog.entries import Tile
 from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, fastest
-from reports.data.names import LANGUAGES, label
+from reports.data.names import LANGUAGES, label, short_gpu
 from reports.facts import tuning
 
 SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
@@ -17,6 +18,9 @@ SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": 
 is for a Triton beside the installed one."""
 CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
 """Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
+
+BOARDS = 1.03
+"""Speeds of one kernel on two boards of one name differ by less."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Bar:
     label: str
     tried: int = 1
     compile_s: float | None = None
+    faster_before: float | None = None
+    """TFLOPS of an earlier version of some kernel, where that is faster than this one and was not timed since."""
 
     @property
     def is_library(self) -> bool:
@@ -57,6 +63,11 @@ class Bar:
     @property
     def tflops(self) -> float | None:
         return self.point.tflops if self.point.counts else None
+
+    @property
+    def earlier(self) -> float | None:
+        """TFLOPS of an earlier version of the kernels, where no current one was measured."""
+        return self.point.tflops if self.point.kind == "earlier" else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,9 @@ class Answer:
 
     def best(self, *backends: str) -> Bar:
         """The fastest of these, in any panel."""
-        return max((bar for bar in self.bars if bar.backend in backends), key=lambda bar: bar.tflops or 0)
+        return max(
+            (bar for bar in self.bars if bar.backend in backends), key=lambda bar: (bar.tflops or 0, bar.earlier or 0)
+        )
 
     @property
     def fastest_library(self) -> Bar:
@@ -87,7 +100,7 @@ class Answer:
 
     def share(self, bar: Bar) -> float | None:
         """Of the fastest bar of its panel."""
-        best = max((one.tflops or 0 for one in self.of(bar.panel)), default=0)
+        best = _best(self.of(bar.panel))
         return bar.tflops / best if bar.tflops and best else None
 
     def over(self, ours: Bar, theirs: Bar) -> float | None:
@@ -111,12 +124,26 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
         return None
     bars = []
     for panel, languages in race.languages.items():
-        points = {language: fastest(_points(data, race, problem, language, panel)) for language in languages}
+        every = {language: list(_points(data, race, problem, language, panel)) for language in languages}
+        points = {language: _fastest(some) for language, some in every.items()}
         points |= {name: _library(data, race, problem, name) for name in race.libraries[panel]}
-        found = [_bar(data, race, panel, backend, point) for backend, point in points.items()]
-        bars += sorted(found, key=lambda bar: -(bar.tflops or 0))
+        found = [
+            _bar(data, race, panel, backend, point, _faster_before(point, every.get(backend, ())))
+            for backend, point in points.items()
+        ]
+        bars += sorted(found, key=lambda bar: -(bar.tflops or bar.earlier or 0))
     limits = {panel: _limit(data, race, bars, panel) for panel in race.languages}
-    return Answer(problem, data.gpu.removeprefix("NVIDIA "), bars, limits)
+    return Answer(problem, short_gpu(data.gpu), bars, limits)
+
+
+def _fastest(points: Iterable[Point]) -> Point:
+    """Of an earlier version where none counts."""
+    points = list(points)
+    found = fastest(points)
+    earlier = [point for point in points if point.kind == "earlier"]
+    if found.counts or found.unsettled or not earlier:
+        return found
+    return max(earlier, key=lambda point: point.tflops or 0)
 
 
 def _limit(data: Dataset, race: Race, bars: Iterable[Bar], panel: str) -> float | None:
@@ -149,13 +176,18 @@ def _points(data: Dataset, race: Race, problem: Problem, language: str, panel: s
                         yield point
 
 
-def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point) -> Bar:
+def _faster_before(best: Point, points: Iterable[Point]) -> float | None:
+    before = max((point.tflops or 0 for point in points if point.kind == "earlier"), default=0)
+    return before if best.counts and before > BOARDS * (best.tflops or 0) else None
+
+
+def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point, before: float | None) -> Bar:
     row = point.row
     name = {**LANGUAGES, **race.labels}.get(backend, label(backend))
     if row is None:
         return Bar(panel, backend, point, name)
     tried = tuning.tried(data, row.technique, row.backend, reading.problem_of(row)) if row.technique else 1
-    return Bar(panel, backend, point, name, tried, compile_seconds(data, row))
+    return Bar(panel, backend, point, name, tried, compile_seconds(data, row), before)
 
 
 def compile_seconds(data: Dataset, row: Row) -> float | None:
@@ -172,6 +204,12 @@ def compile_seconds(data: Dataset, row: Row) -> float | None:
     return float(max(same, key=lambda other: str(other.time)).compile_s) if same else None
 
 
+def _best(bars: Iterable[Bar]) -> float | None:
+    """TFLOPS of the fastest, None where that is of an earlier version."""
+    fastest = max(bars, key=lambda bar: bar.tflops or bar.earlier or 0, default=None)
+    return fastest.tflops if fastest else None
+
+
 @dataclass(frozen=True)
 class Choice:
     """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the kernel's file, and with the
@@ -184,7 +222,7 @@ class Choice:
 
 def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""
-    best = max((bar.tflops or 0 for bar in found.bars), default=0)
+    best = _best(found.bars)
     bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
     return [Choice(bar, bar.tflops / best if bar.tflops and best else None, _lines(bar, found.problem)) for bar in bars]
 
@@ -199,20 +237,28 @@ def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
     return sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files}))
 
 
-def over_problems(
-    data: Dataset, experiment: str, languages: Mapping[str, Iterable[str]]
-) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest of the named techniques in each language, and the fastest
-    library as "library". `languages`: language -> techniques."""
+def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
+    """Every problem of an experiment, with the fastest kernel in each language of those that the experiment names, at
+    the tiles that it names, and the fastest library as "library"."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {
-            language: fastest(
-                data.point(experiment, problem, name, language, best=tuned) for name in names for tuned in (False, True)
+            language: _fastest(
+                data.point(experiment, problem, name, language, tile=tile)
+                for name, tile in _timed(data, experiment, problem, language)
             )
-            for language, names in languages.items()
+            for language in languages
         }
         points["library"] = fastest(data.point(experiment, problem, None, peer) for peer in data.peers(experiment))
         if any(point.counts for point in points.values()):
             found.append((problem, points))
     return found
+
+
+def _timed(data: Dataset, experiment: str, problem: Problem, language: str) -> set[tuple[str, Tile]]:
+    """The kernels of a language, but for those that left the ladders, each at its reference tile and at the newest
+    other one, which was chosen before these samples."""
+    names = {technique.name for technique in data.operator.techniques}
+    rows = sorted(data.at(experiment, problem, language), key=lambda row: (bool(row.usable), row.time))
+    newest = {(row.technique, row.reference_tile): Tile.parse(row.tile) for row in rows if row.technique in names}
+    return {(name, tile) for (name, _), tile in newest.items()}

@@ -172,7 +172,7 @@ class _Facts:
             word = self.gated(backend, block["gate"][0])
             return State(version, word, {"right": "fine", NOT_MEASURED: "none"}.get(word, "wrong"))
         if "timed" in block:
-            if version == RELEASES[0]:
+            if version == RELEASES[0] and self.beside:
                 return State(version, "1.00×", "fine")
             ratio = self.number(backend)
             return State(version, f"{ratio:.2f}×", "affected") if ratio else State(version, NOT_RUN, "none")
@@ -261,7 +261,10 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
     states = facts.states(block)
     having = [state.version for state in states if state.kind in ("wrong", "affected")]
     agrees = having == block.get("affected", having) and (having or not states)
-    claims(f"{block['name']}: affected are {', '.join(having) or 'none'}", 0, 1 if agrees else -1)
+    is_known = not states or any(state.kind != "none" for state in states)
+    claims(
+        f"{block['name']}: affected are {', '.join(having) or 'none'}", 0, (1 if agrees else -1) if is_known else None
+    )
     functions: dict[str, Callable[..., Any]] = {"gated": facts.gated, "over": facts.over, "number": facts.number}
     try:
         why = Environment(undefined=StrictUndefined).from_string(text).render(functions, claim=claims).strip()

@@ -15,7 +15,7 @@ notes/learn.md has them in order: a heading, a block "```toml lesson", and what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import page_of, title
+from reports.data.names import page_of, short_gpu, title
 from reports.facts import layouts, matrix, timelines
 from reports.facts.expressibility import Known, Said
 from reports.facts.timelines import Timeline
@@ -55,6 +55,8 @@ class Lesson:
     code: Markup
     number: str
     buys: Markup
+    gpu: str
+    """Which has the number, where it is not that of the page."""
     technique: str
     said: Mapping[str, Said]
 
@@ -65,9 +67,10 @@ class Lesson:
         return {kind: what for kind, what in LEGEND.items() if kind in drawn}
 
 
-def page(data: Dataset, known: Known, claims: prose.Claims) -> dict[str, Any]:
-    lessons = [_lesson(*one, data, known, claims) for one in sections()]
-    return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "data": data}
+def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
+    """A lesson's numbers are of the GPU that has most of them, of equals the first."""
+    lessons = [_lesson(*one, datasets, known, claims) for one in sections()]
+    return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "data": datasets[0]}
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
@@ -99,14 +102,25 @@ def _line(path: Path, lines: Sequence[str], text: str, start: int) -> int:
     raise ValueError(f"{NOTE.name}: cut: no line of {path.name} from line {start + 1} on has {text!r}; name another")
 
 
-def _lesson(head: str, block: dict[str, Any], text: str, data: Dataset, known: Known, claims: prose.Claims) -> Lesson:
+def _written(block: Mapping[str, Any], data: Dataset, claims: Callable[..., str]) -> dict[str, str]:
+    environment, names = Environment(undefined=StrictUndefined), prose.references(data)
+    return {
+        part: environment.from_string(block[part]).render(names, claim=claims).strip() for part in ("number", "buys")
+    }
+
+
+def _missing(written: Mapping[str, str]) -> tuple[bool, int]:
+    """Whether the number is missing, and how many are."""
+    return prose.NOT_MEASURED in written["number"], " ".join(written.values()).count(prose.NOT_MEASURED)
+
+
+def _lesson(
+    head: str, block: dict[str, Any], text: str, datasets: Sequence[Dataset], known: Known, claims: prose.Claims
+) -> Lesson:
     name = block["technique"]
     path = sources.kernel_file("cuda", techniques.of_qualified(name).path)
-    environment = Environment(undefined=StrictUndefined)
-    written = {
-        part: environment.from_string(block[part]).render(prose.references(data), claim=claims).strip()
-        for part in ("number", "buys")
-    }
+    data = min(datasets, key=lambda data: _missing(_written(block, data, lambda *_: "")))
+    written = _written(block, data, claims)
     markdown = MarkdownIt("commonmark", {"html": False})
     is_swizzle = name in layouts.SHOWN and "drawing" not in block
     return Lesson(
@@ -121,6 +135,7 @@ def _lesson(head: str, block: dict[str, Any], text: str, data: Dataset, known: K
         listing.highlighted(cut(path, block["cut"]), "cuda"),
         written["number"],
         Markup(markdown.renderInline(written["buys"])),
+        short_gpu(data.gpu) if data is not datasets[0] else "",
         name,
         matrix.said_of(block.get("cell", name), known, LANGUAGES),
     )

@@ -34,12 +34,12 @@ BLOCK = re.compile(r"^```toml .*?^```\n", re.MULTILINE | re.DOTALL)
 """In a note, what a page draws instead of showing its text."""
 NOT_MEASURED = "not measured"
 EARLIER = "not measured in this version"
-BROKEN = "(the rows used here say otherwise)"
+BROKEN = " (the rows used here say otherwise)"
+UNKNOWN = " (not known: no rows of this version)"
 
 
 class Number(float):
-    """A number that prints as its text. One that was not measured is nan, so no claim holds for it; one of an earlier
-    version of a kernel is nan, too, and no claim that names it is judged."""
+    """A number that prints as its text. One that was not measured in this version is nan."""
 
     text: str
 
@@ -53,18 +53,21 @@ class Number(float):
 
 
 class Claims:
-    """Checks the directional claims of pages; `broken` names those that do not hold for the rows."""
+    """Checks the directional claims of pages; `broken` names those that do not hold for the rows, `unknown` those about
+    a number that was not measured in this version."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
+        self.unknown: list[str] = []
 
     def __call__(self, name: str, *ascending: Any) -> str:
-        """Nothing where the numbers ascend, else BROKEN. A number is a float, a ratio with a value, or None. Where one
-        is of an earlier version of a kernel, which the text says in its place, no row says otherwise."""
-        if any(isinstance(number, Number) and number.text == EARLIER for number in ascending):
-            return ""
+        """Nothing where the numbers ascend, UNKNOWN where one is not measured, else BROKEN. A number is a float, a
+        ratio with a value, or None."""
         values = [getattr(number, "value", number) for number in ascending]
         known = [math.nan if value is None else float(value) for value in values]
+        if any(map(math.isnan, known)):
+            self.unknown.append(name)
+            return UNKNOWN
         if all(low < high for low, high in pairwise(known)):
             return ""
         self.broken.append(f"{name}: {' < '.join(f'{value:.3g}' for value in known)}")
@@ -92,7 +95,7 @@ def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
     return [(one[1], tomllib.loads(one[2]), one[3]) for one in found]
 
 
-def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
+def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
     """The functions that a text may call. `backend` is a series of the ladders or a peer (technique None), `problem` a
     slug, `tile` a slug; without one it is the reference tile. `experiment` is that of the technique's ladder."""
 
@@ -201,7 +204,11 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
                 return Number(value, form.format(value))
         return Number(None, NOT_MEASURED)
 
-    functions: dict[str, Callable[..., Number | str]] = {"tflops": tflops, "best": best, "tried": tried}
+    def known(*numbers: Number) -> bool:
+        """True if all of them were measured in this version."""
+        return not any(map(math.isnan, numbers))
+
+    functions: dict[str, Callable[..., Number | str | bool]] = {"tflops": tflops, "best": best, "tried": tried}
     functions |= {
         "gain": gain,
         "gain_at": gain_at,
@@ -210,6 +217,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str]]:
         "code": code,
         "gate": gate,
         "ncu": ncu,
+        "known": known,
     }
     module = of_operator(data.operator.name)
     return {**functions, **(module.references(data) if module else {})}

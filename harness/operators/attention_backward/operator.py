@@ -70,6 +70,7 @@ OPERATOR = Operator(
         Problem(1, 2, 1, 1, 641, 128, "bf16", False),  # one query, many keys
         Problem(1, 8, 2, 384, 384, 128, "bf16", True),
     ),
+    themes=titles.THEMES,
     labels=titles.LABELS,
     problem_title=problem_title,
     problem_order=problem_order,

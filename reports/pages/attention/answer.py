@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.catalog import experiments, techniques
@@ -15,7 +16,8 @@ from reports.facts import matrix, versions
 from reports.facts.answer import Answer
 from reports.facts.expressibility import Known, Said
 
-LADDER, VERSIONS, ROOFS, GRID = "ladder", "hopper_versions", "hopper_roofs", "hopper_grid"
+LADDER, VERSIONS, ROOFS, GRID, DECODE = "ladder", "hopper_versions", "hopper_roofs", "hopper_grid", "decode"
+SHOWN = ("cuda", "gluon", "triton")
 DECIDING = {
     "Warp specialization": "producer_consumer",
     "TMA with its swizzle": "tma_swizzle",
@@ -85,12 +87,21 @@ def deciding(data: Dataset, problem: Problem, known: Known) -> list[Deciding]:
     return found
 
 
-def newest_triton(data: Dataset) -> versions.Beside | None:
-    """Core Triton's kernel by the newest Triton that was timed beside the installed one."""
-    found = [one for one in versions.beside(data, VERSIONS) if one.backend.startswith("triton")]
-    return max(found, key=lambda one: one.backend, default=None)
+def newest_triton(datasets: Iterable[Dataset]) -> tuple[Dataset, versions.Beside] | None:
+    """Core Triton's kernel by the newest Triton that was timed beside the installed one, on the first of these GPUs
+    that timed it so."""
+    for data in datasets:
+        found = [one for one in versions.beside(data, VERSIONS) if one.backend.startswith("triton")]
+        if found:
+            return data, max(found, key=lambda one: one.backend)
+    return None
 
 
 def grid(data: Dataset) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of the grid, with the flagship in each language and the fastest library."""
-    return facts.over_problems(data, GRID, dict.fromkeys(("cuda", "gluon", "triton"), ("flagship",)))
+    """Every problem of the grid, with the fastest kernel in each language and the fastest library."""
+    return facts.over_problems(data, GRID, SHOWN)
+
+
+def decode(data: Dataset) -> list[tuple[Problem, dict[str, Point]]]:
+    """The same of problems with few queries and many keys."""
+    return facts.over_problems(data, DECODE, SHOWN)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from markupsafe import Markup
 
 from harness.catalog import techniques
-from reports.data.dataset import Dataset
-from reports.data.names import LANGUAGES, cell_title
+from reports.data.dataset import Dataset, Row
+from reports.data.names import LANGUAGES, cell_title, short_gpu
 from reports.draw import bars
 from reports.facts import counters
 from reports.facts.answer import Answer, Bar, choices
 from reports.facts.expressibility import Said
 from reports.pages import downloads
 from reports.pages.attention import answer
-from reports.pages.common import Rows, grid_lines, other_operators, provenance
+from reports.pages.common import Rows, between, grid_lines, other_operators, provenance
 
 STATES = {
     "direct": "you",
@@ -35,13 +35,15 @@ LEGEND = {
 
 
 def gpus(rows: Rows) -> dict[str, Dataset]:
-    """Path -> the dataset whose bars it shows: that of this machine first, if it timed CUDA and core Triton, then those
-    that are recorded."""
-    shown = []
-    for data in rows.fresh_first:
-        timed = {row.backend for row in data.counting(answer.LADDER)}
-        if "cuda" in timed and timed & {"triton", "triton_native"}:
-            shown.append(data)
+    """Path -> the dataset whose bars it shows, of those that timed CUDA and core Triton: that of this machine first,
+    then those that are recorded; those that timed only an earlier version of either come last."""
+
+    def has_both(rows: Iterable[Row]) -> bool:
+        timed = {row.backend for row in rows if row.technique}
+        return "cuda" in timed and bool(timed & {"triton", "triton_native"})
+
+    timed = [data for data in rows.fresh_first if has_both(data.timings(answer.LADDER))]
+    shown = sorted(timed, key=lambda data: not has_both(data.counting(answer.LADDER)))
     first, *others = shown or [rows.main]
     names = {f"index-{downloads.stem(data, 'bars')}.html": data for data in others}
     return {"index.html": first, **names}
@@ -54,7 +56,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         return {"answer": None, "of_all": data.operator.techniques}
     deciding = answer.deciding(data, found.problem, rows.known)
     grades = {one.grade for line in deciding for one in line.said.values()}
-    grid = answer.grid(data)
+    grid, decode = answer.grid(data), answer.decode(data)
     name = downloads.stem(data, "bars")
     table = [
         {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
@@ -66,7 +68,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "choices": choices(found),
         "others": other_operators(rows, data),
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
-        "newest": answer.newest_triton(data),
+        "newest": answer.newest_triton([data, *rows.fresh_first]),
         "deciding": deciding,
         "languages": {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")},
         "state": state,
@@ -77,16 +79,23 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         },
         "grid": grid,
         "over_grid": over_grid(grid),
+        "decode": decode,
+        "over_decode": over_library(decode),
+        "between": between,
         "stalls": stalls(rows, found),
         "where": where(data, found),
         "caption": provenance(data, found.rows),
         "command": command(found),
-        "gpus": every,
+        "gpus": {path: (_short(one), one) for path, one in every.items()},
         "stem": name,
         "shown": data,
         "files": [
             downloads.Download(f"answer-{name}", table, found.rows),
-            *([downloads.Download(f"grid-{name}", grid_lines(grid), _rows(grid))] if grid else []),
+            *(
+                downloads.Download(f"{which}-{name}", grid_lines(some), _rows(some))
+                for which, some in (("grid", grid), ("decode", decode))
+                if some
+            ),
         ],
     }
 
@@ -98,6 +107,22 @@ def over_grid(grid: list[Any]) -> dict[str, list[float]]:
         language: sorted(one[language].tflops / one["cuda"].tflops for one in counted if one[language].counts)
         for language in ("triton", "gluon")
     }
+
+
+def over_library(grid: list[Any]) -> dict[str, list[float]]:
+    """Language -> its speed over that of the fastest library, on each problem where both were timed, the smallest
+    first."""
+    counted = [points for _, points in grid if points["library"].counts]
+    return {
+        language: sorted(one[language].tflops / one["library"].tflops for one in counted if one[language].counts)
+        for language in answer.SHOWN
+    }
+
+
+def _short(data: Dataset) -> str:
+    """The GPU, and whether only an earlier version of the CUDA kernels was timed on it."""
+    timed = any(row.backend == "cuda" for row in data.counting(answer.LADDER))
+    return f"{short_gpu(data.gpu)}{'' if timed else ', earlier version'}"
 
 
 def _alike(grade: str) -> set[str]:

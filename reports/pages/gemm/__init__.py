@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from harness.catalog.entries import Technique
+from harness.operators.gemm.libraries import PEERS
 from reports.data.dataset import Dataset
-from reports.facts import answer as facts
-from reports.pages.common import Line, Page, Rows
-from reports.pages.gemm import answer, index
+from reports.facts.answer import Race
+from reports.pages.answers import Comparison
 from reports.pages.prose import Number
 
-BETWEEN = "nothing between the products"
-"""Why the languages differ as little as they do."""
+LADDER = "ladder"
 
 
-def pages(rows: Rows) -> Iterator[Page]:
-    gpus = index.gpus(rows)
-    for path, data in gpus.items():
-        yield Page(path, "gemm/index.html", partial(index.page, rows, data, gpus))
+def _experiments(data: Dataset, language: str) -> list[str]:
+    return [name for name in (LADDER, "grid", "libraries") if name in data.experiments]
 
 
-def line(rows: Rows, gpu: str) -> Line | None:
-    """Of this GPU where its rows are there, else of the first one that has any; None without a ladder."""
-    shown = index.gpus(rows)
-    if not shown:
-        return None
-    path, data = next(((path, data) for path, data in shown.items() if data.gpu == gpu), next(iter(shown.items())))
-    found = facts.answer(data, answer.RACE)
-    assert found, f"{data.gpu}: it timed the ladder"
-    title = data.operator.problem_title(found.problem).partition("  ")[0]
-    return Line(data.operator.title, path, BETWEEN, title, found.gpu, facts.choices(found))
+def _peak(data: Dataset, panel: str) -> float | None:
+    """By wgmma all that the tensor cores can; how much of that mma.sync reaches was not measured with products."""
+    return 1.0 if panel == "wgmma" else None
+
+
+ANSWER = Comparison(
+    Race(
+        languages={"wgmma": ("cuda", "triton", "gluon"), "mma_sync": ("cuda", "triton")},
+        libraries={"wgmma": PEERS, "mma_sync": ()},
+        experiments=_experiments,
+        headline=LADDER,
+        peak=_peak,
+        labels={"cublaslt": "cuBLASLt, tuned", "inductor": "Inductor"},
+    ),
+    between="nothing between the products",
+    template="gemm/index.html",
+)
+pages, line = ANSWER.pages, ANSWER.line
 
 
 def parts(technique: Technique) -> list[tuple[str, dict[str, Any]]]:

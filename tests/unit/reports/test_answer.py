@@ -70,6 +70,70 @@ def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None
         assert found.bar("wgmma", missing).tflops is None
 
 
+def without_current(*backends: str) -> Dataset:
+    """As if these kernels had been edited since they were timed."""
+    hashes = {kernel: "f" * 64 if kernel[1] in backends else sha for kernel, sha in synthetic.hashes().items()}
+    return Dataset("NVIDIA H100 80GB HBM3", True, synthetic.rows(), hashes, synthetic.CHOSEN)
+
+
+def test_an_earlier_version_is_drawn_and_never_counts(found: answer.Answer) -> None:
+    data = without_current("cuda")
+    old = answer.answer(data)
+    assert old
+    bar = old.best("cuda")
+    assert (bar.tflops, bar.earlier) == (None, pytest.approx(found.best("cuda").tflops, rel=0.01))
+    assert old.over_cuda("triton") is None
+    assert old.share(old.best("triton")) is None or bar.earlier < (old.best("triton").tflops or 0)
+    rows = Rows(data, [data], {}, lambda *_: "")
+    page = rendered("attention/index.html", index.page(rows, data, index.gpus(rows)), data)
+    assert "For attention forward on H100 not every language is timed in this version" in page
+    assert f"{bar.earlier:.0f}, earlier version" in page
+
+
+def test_a_gpu_with_an_earlier_version_alone_stands_last_and_says_so(data: Dataset) -> None:
+    old = without_current("cuda")
+    rows = Rows(old, [old, data], {}, lambda *_: "")
+    every = index.gpus(rows)
+    assert list(every.values()) == [data, old]
+    page = rendered("attention/index.html", index.page(rows, data, every), data)
+    switch = re.search(r'<p class="switch">(.*?)</p>', page)
+    assert switch
+    assert re.sub("<[^>]*>", "|", switch[1]) == "GPU |H200||H100, earlier version|"
+
+
+def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: answer.Answer) -> None:
+    best = found.bar("mma_sync", "cuda")
+    assert "In an earlier version" not in page_of_first(data)
+    hashes = {kernel: sha for kernel, sha in synthetic.hashes().items() if kernel[1] != "cuda" or "scalar" in kernel[0]}
+    old = Dataset("NVIDIA H200", True, synthetic.rows(), hashes, synthetic.CHOSEN)
+    told = re.search(r"In an earlier version, not timed since: CUDA (\d+) by mma.sync\.", page_of_first(old))
+    assert told
+    assert int(told[1]) == pytest.approx(best.tflops, rel=0.01)
+
+
+def page_of_first(data: Dataset) -> str:
+    rows = Rows(data, [data], {}, lambda *_: "")
+    return rendered("attention/index.html", index.page(rows, data, index.gpus(rows)), data)
+
+
+def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
+    """Whether a table of tiles has that tile or not."""
+    problem = synthetic.PROBLEMS[0]
+    about = {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    slow = synthetic.make("timing", "flagship", "triton", problem, Tile(64, 128, 1, 4), **about)
+    fast = synthetic.make("timing", "producer_consumer", "triton", problem, Tile(128, 64, 1, 8), **about)
+    rows = [synthetic.ENVIRONMENT, *(timed_at(row, speed) for row, speed in ((slow, 500), (fast, 600)))]
+    hashes = {(name, "triton"): synthetic.sha(name, "triton") for name in ("flagship", "producer_consumer")}
+    ((where, points),) = answer.grid(Dataset("NVIDIA H200", True, rows, hashes))
+    assert (where, points["triton"].row and points["triton"].row.technique) == (problem, "producer_consumer")
+    assert points["triton"].tflops == pytest.approx(600)
+    assert not points["cuda"].counts
+
+
+def timed_at(row: Row, speed: float) -> Row:
+    return row | {"samples_ms": [synthetic.PROBLEMS[0].flops / speed / 1e9] * 20}
+
+
 def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
     ours, theirs = (data.point("ladder", problem, name, "cuda") for name in ("xor_swizzle", "direct_rescale"))

@@ -31,10 +31,11 @@ def test_a_claim_lists_numbers_that_ascend() -> None:
     claims = prose.Claims()
     assert claims("fine", 0.5, prose.Number(0.7, "0.70×"), 1) == ""
     assert claims("turned", 1.2, 1) == prose.BROKEN
-    assert claims("unknown", None, 1) == prose.BROKEN
-    assert claims("not measured", prose.Number(None, prose.NOT_MEASURED), 1) == prose.BROKEN
-    assert claims("of an earlier version", prose.Number(None, prose.EARLIER), 1) == ""
-    assert claims.broken == ["turned: 1.2 < 1", "unknown: nan < 1", "not measured: nan < 1"]
+    assert claims("unknown", None, 1) == prose.UNKNOWN
+    assert claims("not measured", prose.Number(None, prose.NOT_MEASURED), 1) == prose.UNKNOWN
+    assert claims("of an earlier version", prose.Number(None, prose.EARLIER), 1) == prose.UNKNOWN
+    assert claims.broken == ["turned: 1.2 < 1"]
+    assert claims.unknown == ["unknown", "not measured", "of an earlier version"]
 
 
 def test_a_number_prints_as_its_text() -> None:

@@ -15,7 +15,6 @@ from reports.facts import answer as facts
 from reports.pages import downloads, gemm, overview, technique
 from reports.pages.attention import index as first
 from reports.pages.common import Rows
-from reports.pages.gemm import answer, index
 from tests.support import gemm_rows
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import WORDS, count_words, rendered
@@ -47,12 +46,11 @@ def data() -> Dataset:
 
 def answer_page(data: Dataset) -> str:
     rows = rows_of(gemm=data)["gemm"]
-    every = index.gpus(rows)
-    return rendered("gemm/index.html", index.page(rows, data, every), data)
+    return rendered("gemm/index.html", gemm.ANSWER.page(data, gemm.ANSWER.gpus(rows)), data)
 
 
 def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
-    found = facts.answer(data, answer.RACE)
+    found = facts.answer(data, gemm.ANSWER.race)
     assert found
     assert found.problem == Problem.square(4096)
     speeds = {bar.backend: round(bar.tflops or 0) for bar in found.of("wgmma")}
@@ -80,17 +78,19 @@ def test_a_rung_that_was_timed_elsewhere_alone_says_where(data: Dataset) -> None
     small = Problem.square(2048)
     moved = [row for row in gemm_rows.rows() if row.get("technique") != "scalar"]
     scalar = gemm_rows.make("scalar", "cuda", small, 20, experiment="ladder")
-    steps = {one.name: (where, points["cuda"]) for one, where, points in answer.steps(dataset([*moved, scalar]), small)}
+    steps = {
+        one.name: (where, points["cuda"]) for one, where, points in gemm.ANSWER.steps(dataset([*moved, scalar]), small)
+    }
     assert steps["scalar"][0] == small
     problem = Problem.square(4096)
-    steps = {one.name: (at, points) for one, at, points in answer.steps(dataset([*moved, scalar]), problem)}
+    steps = {one.name: (at, points) for one, at, points in gemm.ANSWER.steps(dataset([*moved, scalar]), problem)}
     assert (steps["scalar"][0], steps["wgmma"][0]) == (small, problem)
     assert steps["wgmma"][1]["cuda"].tflops == pytest.approx(500)
     assert "2048 cubed" in answer_page(dataset([*moved, scalar]))
 
 
 def test_seconds_to_compile_are_those_of_the_kernel_or_of_its_gate(data: Dataset) -> None:
-    found = facts.answer(data, answer.RACE)
+    found = facts.answer(data, gemm.ANSWER.race)
     assert found
     assert {one.bar.backend: one.bar.compile_s for one in facts.choices(found)} == {
         "triton": 3.0,
@@ -123,7 +123,7 @@ def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset
     line = re.search(r'<a href="answer/gemm.html">In matrix products</a>.*?</tr>', both, flags=re.DOTALL)
     assert line
     assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.92", "0.93", "0.98", "1.00"]
-    assert f"{gemm.BETWEEN}; 4096 cubed, H200" in line[0]
+    assert f"{gemm.ANSWER.between}; 4096 cubed, H200" in line[0]
     assert "a softmax between two products" in both
 
 

@@ -40,7 +40,7 @@ def test_a_cut_that_the_kernel_does_not_have_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}")
 def test_the_words_that_people_use_lead_there(tmp_path: Path) -> None:
-    page = rendered("learn.html", learn.page(EMPTY, {}, Claims()))
+    page = rendered("learn.html", learn.page([EMPTY], {}, Claims()))
     asked = {
         "warp specialization": "learn.html#warp-specialization",
         "bank conflicts": "learn.html#swizzle",

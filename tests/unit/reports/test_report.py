@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -542,6 +543,21 @@ def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, record
     assert data.tried == dict.fromkeys(synthetic.CHOSEN, 6)
     (without,) = load(recorded, (), synthetic.hashes(), tmp_path / "none")
     assert without.chosen == {}
+
+
+def test_a_tile_that_the_table_of_the_gpu_lacks_is_that_of_the_h200(tmp_path: Path) -> None:
+    (name, backend, cell), tile = next(iter(synthetic.CHOSEN.items()))
+    chosen = tiles.Selection(name, backend, cell, tile, 6, "a-tune")
+    own = tiles.Selection("scalar", "cuda", "d128-full", Tile(16, 16, 1, 4), 2, "a-tune")
+    tiles.update(tmp_path / "h200.toml", [chosen, replace(own, tried=9)])
+    tiles.update(tmp_path / "h100.toml", [own])
+    write(
+        tmp_path / "recorded" / "h100", json.loads(json.dumps(synthetic.rows()).replace("NVIDIA H200", "NVIDIA H100"))
+    )
+    (data,) = load(tmp_path / "recorded", (), synthetic.hashes(), tmp_path)
+    problems = data.problems("ladder")
+    assert {tiles.pick(data.chosen, name, backend, one) for one in problems if cell in one.cells} == {tile}
+    assert {tiles.pick(data.tried, "scalar", "cuda", one) for one in problems if "d128-full" in one.cells} == {2}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_each_triton_is_told_beside_the_installed_one() -> None:
         ("gluon@3.9.0", list(PROBLEMS), 1.02),
         ("tlx@3.8.0", [PROBLEMS[0]], 0.98),
     ]
-    assert answer.newest_triton(dataset(rows())) is None, "no core Triton was timed"
+    assert answer.newest_triton([dataset(rows())]) is None, "no core Triton was timed"
 
 
 def test_where_tlx_has_a_tile_of_its_own_each_is_told_at_its_own() -> None:

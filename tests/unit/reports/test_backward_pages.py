@@ -1,0 +1,142 @@
+"""The pages of attention's backward pass: its answer, gradients that repeat, its line on the first page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness import operators
+from harness.catalog import techniques
+from harness.operators.attention_backward.problem import Problem
+from reports.data.dataset import Dataset
+from reports.facts import answer as facts
+from reports.pages import attention_backward as backward
+from reports.pages import overview
+from reports.pages.attention import index as first
+from reports.pages.common import Rows
+from tests.support import synthetic_rows as synthetic
+from tests.support.pages import WORDS, count_words, rendered
+
+pytestmark = pytest.mark.slow
+
+Row = dict[str, Any]
+
+SPEED = {
+    "cuda": {"two_kernels": 200, "wgmma": 250, "deterministic": 360, "overlapped": 570},
+    "triton": {"two_kernels": 120, "bulk_reduce": 380, "deterministic": 440},
+    "gluon": {"bulk_reduce": 560},
+}
+"""TFLOPS on every problem."""
+PEERS = {"sdpa_cudnn": 550, "sdpa_flash": 290}
+HEADLINE = Problem.square(4, 16, 4096, 128)
+GROUPED = Problem(2, 64, 8, 4096, 4096, 128)
+
+
+def make(technique: str | None, backend: str, problem: Problem, tflops: float, **rest: Any) -> Row:
+    row = synthetic.make("timing", None, backend, problem, None, mode="burst", group=problem.slug, **rest)
+    row |= {"operator": "attention_backward", "samples_ms": [problem.flops / tflops / 1e9] * 20, "clock_ghz": [1.7]}
+    if technique:
+        which = techniques.get(f"attention_backward/{technique}")
+        row |= {"technique": technique, "source_sha256": synthetic.sha(technique, backend), "arch": "sm_90a"}
+        row |= {"mma": which.mma, "tile": techniques.reference_tile(which, problem.head_dim).to_dict()}
+    return row
+
+
+def of(experiment: str, problem: Problem) -> Iterator[Row]:
+    for backend, speeds in SPEED.items():
+        for name, speed in speeds.items():
+            yield make(name, backend, problem, speed, experiment=experiment)
+    for peer, speed in PEERS.items():
+        yield make(None, peer, problem, speed, experiment=experiment)
+
+
+def dataset(*rows: Row) -> Dataset:
+    hashes = {
+        (named, backend): synthetic.sha(name, backend)
+        for backend, speeds in SPEED.items()
+        for name in speeds
+        for named in (name, f"attention_backward/{name}")
+    }
+    raw = [synthetic.ENVIRONMENT, *rows] if rows else []
+    return Dataset("NVIDIA H100 80GB HBM3", True, raw, hashes, operator=operators.get("attention_backward"))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dataset(*of("ladder", HEADLINE), *of("grid", HEADLINE), *of("grid", GROUPED))
+
+
+def page_of(data: Dataset) -> str:
+    rows = Rows(data, [data], {}, lambda *_: "")
+    return rendered("attention_backward/index.html", backward.ANSWER.page(data, backward.ANSWER.gpus(rows)), data)
+
+
+def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
+    found = facts.answer(data, backward.ANSWER.race)
+    assert found
+    assert (found.problem, found.gpu) == (HEADLINE, "H100")
+    speeds = {bar.backend: round(bar.tflops or 0) for bar in found.of("wgmma")}
+    assert speeds == {"cuda": 570, "triton": 440, "gluon": 560, "sdpa_cudnn": 550, "fa4": 0, "flex": 0}
+    assert {bar.backend: round(bar.tflops or 0) for bar in found.of("mma_sync")} == {
+        "cuda": 200,
+        "triton": 120,
+        "sdpa_flash": 290,
+    }
+    page = page_of(data)
+    assert "core Triton reaches 0.80 of the fastest library, Gluon 1.02, hand-written CUDA 1.04" in page
+    assert "cuDNN does 550 TFLOPS, hand-written CUDA 570" in page
+    assert page.count('class="sharebar') == 4
+    assert "twinkernels bench attention_backward/overlapped attention_backward/deterministic" in page
+    assert count_words(page) < WORDS
+
+
+def test_gradients_that_repeat_are_those_of_rungs_that_say_so(data: Dataset) -> None:
+    heading = re.search(r'<h2 id="repeats">(.*?)</h2>', page_of(data))
+    assert heading
+    assert heading[1] == "Gradients that repeat bit by bit: CUDA 360, core Triton 440 TFLOPS"
+    none = dataset(
+        *(row for row in of("ladder", HEADLINE) if row.get("technique") in (None, "overlapped", "bulk_reduce"))
+    )
+    assert 'id="repeats"' not in page_of(none)
+
+
+def test_every_problem_of_the_grid_has_a_line(data: Dataset) -> None:
+    grid = re.search(r'id="problems".*?</table>', page_of(data), flags=re.DOTALL)
+    assert grid
+    _, *lines = re.findall(r"<tr><th>(.*?)</tr>", grid[0], flags=re.DOTALL)
+    assert len(lines) == 2
+    assert ["H=64/8" in line for line in lines] == [True, False]
+    for line in lines:
+        assert re.findall(r">(\d+)<", line) == ["570", "560", "440", "550"]
+    assert 'id="problems"' not in page_of(dataset(*of("ladder", HEADLINE)))
+
+
+def test_the_first_page_has_its_line(data: Dataset) -> None:
+    forward = Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN)
+
+    def page(data: Dataset) -> str:
+        of_all: dict[str, Rows] = {}
+        for name, one in {"attention": forward, "attention_backward": data}.items():
+            of_all[name] = Rows(one, [one], {}, lambda *_: "", of_all)
+        return rendered(
+            "attention/index.html", first.page(of_all["attention"], forward, {"index.html": forward}), forward
+        )
+
+    line = re.search(
+        r'<a href="answer/attention_backward.html">In attention backward</a>.*?</tr>', page(data), re.DOTALL
+    )
+    assert line
+    assert f"{backward.ANSWER.between}; head_dim 128, full, H100" in line[0]
+    assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.77", "0.98", "1.00", "0.96"]
+    assert "In attention backward" not in page(dataset())
+
+
+def test_every_rung_has_a_title_and_a_theme() -> None:
+    titles = [name for of in operators.get("attention_backward").themes.values() for name in of]
+    assert sorted(titles) == sorted(rung.name for rung in operators.get("attention_backward").techniques)
+    every = {name: Dataset("", False, (), operator=operators.get(name)) for name in operators.names()}
+    rows = {name: Rows(one, [one], {}, lambda *_: "") for name, one in every.items()}
+    assert "Who adds dQ" in overview.techniques_page(rows, [])["themes"]
