@@ -1,4 +1,4 @@
-// row_sums without sums of dQ to clear, for a main kernel that starts while it runs.
+// row_sums that also zeros the sums of dQ, for a main kernel that starts while it runs.
 #pragma once
 
 #include <attention_backward/row_sums.cuh>
@@ -16,10 +16,14 @@ KERNEL(ROW_THREADS, 1) early_row_sums(const AttentionBackwardArgs args) {
   }
 #pragma unroll
   for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) dot += shfl_bfly(dot, lanes);
-  if (at.col != 0) return;
-  const float lse = at.row < args.seq_q ? ld_global<float>(at.head.lse(args) + at.row) : -INFINITY_F32;
-  st_global(at.head.dots(args) + at.row, dot);
-  st_global(at.head.lse_log2(args) + at.row, lse == -INFINITY_F32 ? INFINITY_F32 : lse * LOG2_E);
+  if (at.col == 0) {
+    const float lse = at.row < args.seq_q ? ld_global<float>(at.head.lse(args) + at.row) : -INFINITY_F32;
+    st_global(at.head.dots(args) + at.row, dot);
+    st_global(at.head.lse_log2(args) + at.row, lse == -INFINITY_F32 ? INFINITY_F32 : lse * LOG2_E);
+  }
+  float* sums = at.head.dq_sums(args) + static_cast<int64_t>(at.row) * HEAD_DIM + at.col;
+  st_global(sums, make_float4(0.f, 0.f, 0.f, 0.f));
+  st_global(sums + 4, make_float4(0.f, 0.f, 0.f, 0.f));
 }
 
 inline Error launch_early_row_sums(const AttentionBackwardArgs& args, void* stream) {

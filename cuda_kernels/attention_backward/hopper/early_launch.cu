@@ -1,11 +1,12 @@
 // Blocks start while the kernel before them still computes D: K and V are on their way when it ends.
-// Builds on last_adder; changes when the main kernel starts. Supports any lengths, and strides aligned to 16 bytes;
+// Builds on longest_first; changes when the main kernel starts. Supports any lengths, and strides aligned to 16 bytes;
 // heads that share K and V are summed in the loop.
 //
 // By programmatic dependent launch a block gets a multiprocessor as soon as it is free there, sets up its barriers and
-// asks for K and V. Before it asks for the first LSE and D, the producer waits until the kernel that writes them has
-// ended; no other warp reads what that kernel writes.
-// Fences are those of last_adder; griddepcontrol.wait makes all writes of the kernel before this one visible.
+// asks for K and V. Before it asks for the first LSE and D, the producer waits until the kernel that writes them, and
+// clears the sums of dQ, has ended. No other warp waits for it: what they read and add comes after that first load.
+// Fences are those of longest_first; griddepcontrol.wait makes all writes of the kernel before this one visible to the
+// whole grid.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -20,7 +21,6 @@
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
-#include <attention_backward/dq_workspace.cuh>
 #include <attention_backward/early_row_sums.cuh>
 #include <attention_backward/persistent_tiles.cuh>
 #include <attention_backward/tma_params.cuh>
@@ -42,8 +42,6 @@ constexpr bool DV_UNDER_DS = BLOCK_M == 64;  // the registers do not hold P of 1
 // Named barriers. Those of dQ are one for each warpgroup, of its threads and the warp that reduces for it.
 constexpr int DS_COMPLETE = 1, DQ_COMPLETE = 2, DQ_TAKEN = 4, DQ_THREADS = WARPGROUP + WARP_SIZE;
 
-constexpr int MESSAGES = 8;  // steps that the warp that converts may be behind
-
 struct SharedMemory {
   static constexpr int k = 0;
   static constexpr int v = k + KV_BYTES;
@@ -51,8 +49,7 @@ struct SharedMemory {
   static constexpr int d_o = q + STAGES * Q_BYTES;
   static constexpr int ds = d_o + STAGES * Q_BYTES;
   static constexpr int dq = ds + 2 * SCORE_BYTES;
-  static constexpr int sums = dq + 2 * DQ_BYTES;
-  static constexpr int lse = sums + TILE_BYTES;
+  static constexpr int lse = dq + 2 * DQ_BYTES;
   static constexpr int dots = lse + STAGES * NUMBERS_BYTES;
   static constexpr int kv_full = dots + STAGES * NUMBERS_BYTES;
   static constexpr int kv_empty = kv_full + 8;
@@ -61,10 +58,7 @@ struct SharedMemory {
   static constexpr int q_empty = do_full + STAGES * 8;
   static constexpr int do_empty = q_empty + STAGES * 8;
   static constexpr int work = do_empty + STAGES * 8;
-  static constexpr int added_full = work + 2 * sizeof(WorkTile);
-  static constexpr int added_empty = added_full + MESSAGES * 8;
-  static constexpr int sums_full = added_empty + MESSAGES * 8;
-  static constexpr int bytes = sums_full + 8;
+  static constexpr int bytes = work + 2 * sizeof(WorkTile);
 };
 
 // One block at a time: dK and dV of BLOCK_N keys of a head of K and V, and what these keys add to dQ.
@@ -76,8 +70,6 @@ KERNEL(THREADS, 1) early_launch(GRID_CONSTANT const PersistentParams persistent)
   const uint32_t q_smem = smem + SharedMemory::q, do_smem = smem + SharedMemory::d_o;
   const uint32_t lse_smem = smem + SharedMemory::lse, dots_smem = smem + SharedMemory::dots;
   const uint32_t kv_full = smem + SharedMemory::kv_full, kv_empty = smem + SharedMemory::kv_empty;
-  const uint32_t added_full = smem + SharedMemory::added_full, added_empty = smem + SharedMemory::added_empty;
-  const uint32_t sums_smem = smem + SharedMemory::sums, sums_full = smem + SharedMemory::sums_full;
   const uint32_t q_full = smem + SharedMemory::q_full, do_full = smem + SharedMemory::do_full;
   const uint32_t q_empty = smem + SharedMemory::q_empty, do_empty = smem + SharedMemory::do_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -94,14 +86,11 @@ KERNEL(THREADS, 1) early_launch(GRID_CONSTANT const PersistentParams persistent)
   };
 
   if (tid_x() == 0) {
-    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 3);
+    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 2);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(q_full + stage * 8, 1), mbarrier_init(do_full + stage * 8, 1);
       mbarrier_init(q_empty + stage * 8, WARPS), mbarrier_init(do_empty + stage * 8, WARPS);
     }
-    for (int message = 0; message < MESSAGES; ++message)
-      mbarrier_init(added_full + message * 8, 2), mbarrier_init(added_empty + message * 8, 1);
-    mbarrier_init(sums_full, 1);
     fence_mbarrier_init();  // TMA sees the initialized barriers ...
   }
   bar_sync();  // ... and so does every thread
@@ -138,12 +127,6 @@ KERNEL(THREADS, 1) early_launch(GRID_CONSTANT const PersistentParams persistent)
     }
     // Two other warps add dQ of one warpgroup each.
     if (const int part = warp - WARPS - 1; part >= 0 && part < 2) {
-      int count = 0;  // of additions, and so of messages
-      auto say_added = [&] {
-        const int message = count % MESSAGES;
-        wait(added_empty + message * 8, count++ / MESSAGES % 2 ^ 1);  // passes immediately in the first round
-        mbarrier_arrive(added_full + message * 8);
-      };
       for (int round = 0;; ++round) {
         wait(kv_full, round % 2);
         const WorkTile work = work_of_round(round);
@@ -158,42 +141,12 @@ KERNEL(THREADS, 1) early_launch(GRID_CONSTANT const PersistentParams persistent)
             cp_reduce_async_bulk_add(head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4),
                                      dq_smem + part * DQ_BYTES, DQ_BYTES);
             cp_async_bulk_commit_group();
-            if (step > 0 || round > 0) {
-              cp_async_bulk_wait_group<1>();
-              say_added();
-            }
             cp_async_bulk_wait_group_read<0>();
           }
           bar_warp_sync();
         }
       }
-      if (lane == 0) {
-        cp_async_bulk_wait_group<0>();
-        say_added();
-      }
-    }
-    // The last one turns tiles of dQ that are complete into 16 bits.
-    if (warp == WARPS + 3) {
-      for (int round = 0, count = 0, conversions = 0;; ++round) {
-        wait(kv_full, round % 2);
-        const WorkTile work = work_of_round(round);
-        if (work.is_none()) break;
-        if (lane == 0) mbarrier_arrive(kv_empty);
-        QueryTiles tiles(args, work.kv_start, work.head_kv);
-        for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ++count) {
-          const DqTile at{work.batch, tiles.head, tiles.tile};
-          bool is_last = false;
-          if (lane == 0) {
-            wait(added_full + count % MESSAGES * 8, count / MESSAGES % 2);
-            mbarrier_arrive(added_empty + count % MESSAGES * 8);
-            fence_proxy_async();
-            fence_acq_rel_gpu();
-            const uint32_t last = adders(persistent, at.tile) - 1;
-            is_last = atom_inc(at.counter(args), last) == last;  // back to 0 after the last one
-          }
-          if (shfl_idx(is_last, 0)) convert_tile(args, at, sums_smem, sums_full, conversions++ % 2);
-        }
-      }
+      if (lane == 0) cp_async_bulk_wait_group<0>();
     }
     return;
   }
@@ -334,14 +287,14 @@ KERNEL(THREADS, 1) early_launch(GRID_CONSTANT const PersistentParams persistent)
 
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
-EXPORT int workspace_bytes(const AttentionBackwardArgs* args) { return static_cast<int>(dq_workspace_bytes(*args)); }
+EXPORT int workspace_bytes(const AttentionBackwardArgs*) { return 16; }
 
 EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
   PersistentParams params{{*args}};
-  params.tma.args.dq_sums = reinterpret_cast<float*>(static_cast<char*>(args->workspace) + sums_offset(*args));
   if (const Error error = plan(params)) return error;
-  if (CAUSAL && args->seq_q > args->seq_kv)  // tiles that see no key: no block adds to them
-    if (const Error error = launch_convert_dq_fragments(params.tma.args, stream)) return error;
   if (const Error error = launch_early_row_sums(*args, stream)) return error;
-  return launch_kernel_early<early_launch>({params.blocks, 1, 1}, THREADS, SharedMemory::bytes, stream, params);
+  const Grid grid{params.blocks, 1, 1};
+  if (const Error error = launch_kernel_early<early_launch>(grid, THREADS, SharedMemory::bytes, stream, params))
+    return error;
+  return launch_convert_dq_fragments(*args, stream);
 }

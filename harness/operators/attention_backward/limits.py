@@ -72,12 +72,6 @@ TWO_DQ_BUFFERS = Limit(
     f"with 64 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: buffers(problem, tile) + 64 * 1024 > SHARED_MEMORY_BYTES,
 )
-DQ_WORKSPACE = Limit(
-    "cuda",
-    "the sums of dQ lie in the workspace, of less than 2^31 bytes: batch * heads * (seq_q + 256) * head_dim must be at "
-    "most 500 million",
-    lambda problem, tile: problem.batch * problem.heads * (problem.seq_q + 256) * problem.head_dim > 500_000_000,
-)
 GLUON_TILE = Limit(
     "gluon",
     "two warpgroups have 64 keys each and halve a tile of dQ of 8192 numbers: block_n must be 128, warps 8, and "

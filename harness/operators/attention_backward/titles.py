@@ -4,20 +4,14 @@ from __future__ import annotations
 
 THEMES = {
     "Tensor cores": {"wgmma": "wgmma", "transposed_scores": "Transposed scores"},
-    "Copies and barriers": {
-        "tma_ring": "Ring of Q and dO by TMA",
-        "paired_numbers": "LSE and D in pairs",
-    },
+    "Copies and barriers": {"tma_ring": "Ring of Q and dO by TMA"},
     "Who adds dQ": {
         "two_kernels": "A kernel for dQ",
         "one_kernel": "dQ by atomics",
         "vector_atomics": "16-byte atomics",
         "bulk_reduce": "dQ by warps of its own",
         "own_keys": "dQ of each warpgroup’s keys",
-        "trailing_dq": "dQ a step later",
         "deterministic": "dQ in a fixed order",
-        "last_adder": "dQ converted by who adds last",
-        "spread_conversion": "dQ converted by all blocks",
     },
     "Who works when": {
         "producer_consumer": "Producer warpgroup",
@@ -27,7 +21,6 @@ THEMES = {
         "longest_first": "Longest rows first",
         "descending": "Queries from the last on",
         "early_launch": "Kernels overlap",
-        "one_launch": "One launch",
     },
     "The whole kernel": {"flagship": "Flagship"},
 }

@@ -122,58 +122,6 @@ WRONG = (
         "",
         "mbarrier_over_arrival",
     ),
-    Wrong(
-        "additions_miscounted",
-        "last_adder",
-        "adders(persistent, at.tile) - 1;",
-        "adders(persistent, at.tile);",
-        "workspace_not_zero",
-    ),
-    Wrong(
-        "sums_not_cleared",
-        "last_adder",
-        "    st_global(sums + i * 256, make_float4(0.f, 0.f, 0.f, 0.f));\n",
-        "",
-        "workspace_not_zero",
-        "dq_workspace.cuh",
-    ),
-    Wrong(
-        "counts_left",
-        "spread_conversion",
-        "    if (tid_x() % WARP_SIZE == 0) atom_exch(at.counter(args), 0);\n",
-        "",
-        "workspace_not_zero",
-        "own_tiles.cuh",
-    ),
-    Wrong(
-        "tiles_of_keys_miscounted",
-        "spread_conversion",
-        "params.total + params.blocks - 1",
-        "params.total + params.blocks",
-        "workspace_not_zero",
-        "own_tiles.cuh",
-    ),
-    Wrong(
-        "rows_not_waited_for",
-        "one_launch",
-        "          if (tiles.tile == tiles.first) wait_for_rows(rows, work.batch, tiles.head);\n",
-        "",
-        "wrong numbers",
-    ),
-    Wrong(
-        "counted_before_it_is_added",
-        "one_launch",
-        "              cp_async_bulk_wait_group<0>();\n",
-        "",
-        "workspace_not_zero",
-    ),
-    Wrong(
-        "rows_that_others_need_left",
-        "one_launch",
-        "jobs_needed(rows, at.batch, at.head)",
-        "0",
-        "deadlock",
-    ),
 )
 
 

@@ -357,12 +357,24 @@ def test_a_library_may_have_a_version_and_a_rival_always_has() -> None:
             schema.admit({**OF_KINDS["proof"], "backend": backend.partition("@")[0]})
 
 
+GONE = {"trailing_dq", "paired_numbers", "spread_conversion", "last_adder", "one_launch"}
+"""Rungs of the backward pass whose rows were recorded before the rungs were deleted. A recorded run never changes."""
+
+
+def admit_recorded(row: Row) -> None:
+    if row.get("operator") == "attention_backward" and row.get("technique") in GONE:
+        with pytest.raises(ValueError, match=r"row\.technique"):
+            schema.admit(row)
+    else:
+        schema.admit(row)
+
+
 @pytest.mark.slow
 def test_every_recorded_row_is_admitted() -> None:
     """No false alarm."""
     kinds: set[str] = set()
     for path in results.recorded(ROOT):
-        for row in results.read(path, schema.admit):
+        for row in results.read(path, admit_recorded):
             kinds.add(row["kind"])
     assert kinds == set(results.KINDS)
 
