@@ -192,6 +192,11 @@ def why(row: Row) -> str:
     return f"{row.status}: {row.reason}"
 
 
+def without_case(reason: str) -> str:
+    """Why a kernel is declined, less the tile and the problem that it was asked for."""
+    return reason.partition("; got tile ")[0]
+
+
 def fastest(points: Iterable[Point]) -> Point:
     """Of the points that count the fastest, from a final group if there is one: its samples did not choose it. A hole
     says whether an earlier version was measured, or one that did not converge was faster."""

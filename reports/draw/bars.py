@@ -93,7 +93,7 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float) -> None:
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
     write(axes, bar.label, (0, y), (20 - LEFT, 0))
     if bar.earlier:
-        axes.barh(y, bar.earlier, thick, facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+        axes.barh(y, bar.earlier, max(thick, 14), facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
         write(axes, f"{bar.earlier:.0f}, earlier version", (0, y), (6, 0), size=TICK, color=MUTED)
         return
     if bar.tflops is None:

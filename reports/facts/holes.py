@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from reports.data.dataset import Row, why
+from reports.data.dataset import Row, why, without_case
 
 
 @dataclass
@@ -29,6 +29,8 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
     for row in rows:
         how = row.mode or row.tool
         reason, where = row.reason, [row.problem, row.kind, how, row.tile]
+        if row.status == "unsupported" and reason:
+            reason = without_case(reason)  # the cells say which
         if row.status == "not_converged" and row.samples_ms:
             reason = "the median is not certain enough after the time that it was given"
             where.append(why(row).partition(": ")[2])

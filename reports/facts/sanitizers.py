@@ -9,7 +9,7 @@ from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.rows import reading
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset, Row, without_case
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Sanitized:
     @property
     def declined(self) -> list[str]:
         """Why the tool or the kernel cannot do some of the problems, each reason once."""
-        return list(dict.fromkeys(str(row.get("reason")) for row in self.rows if row["status"] == "unsupported"))
+        declined = (str(row.get("reason")) for row in self.rows if row["status"] == "unsupported")
+        return list(dict.fromkeys(without_case(reason) for reason in declined))
 
     @property
     def reasons(self) -> list[str]:
@@ -47,7 +48,8 @@ class Sanitized:
         failed = [row for row in self.rows if row["status"] not in ("passed", "unsupported")]
         reasons = [f"{row['status']}: {row.get('reason')}" for row in failed]
         found = [line for row in failed for line in (row.get("details") or {}).get("findings") or ()]
-        return list(dict.fromkeys([*reasons, *found]))
+        told = "\n".join(reasons)
+        return list(dict.fromkeys([*reasons, *(line for line in found if line not in told)]))
 
 
 def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:

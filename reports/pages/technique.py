@@ -27,6 +27,7 @@ from reports.pages.common import Figure, Rows, of_operator, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
+WHOLE = "flagship"
 CENSUS_FIRST = (
     "instructions",
     "HMMA",
@@ -78,6 +79,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "row_id": techniques.key(which).replace("/", "-"),
         "ptx": links.ptx(which),
         "said": matrix.said_of(techniques.key(which), rows.known),
+        "namesake": namesake(rows, which),
         "languages": LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},
@@ -109,11 +111,18 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     }
 
 
+def namesake(rows: Rows, which: Technique) -> tuple[Technique, str] | None:
+    """Another operator's technique of this name that has a grade, and that operator's title."""
+    graded = {technique for technique, _ in rows.known}
+    others = (one for one in rungs() if one.name == which.name and one is not which and techniques.key(one) in graded)
+    return next(((one, operators.get(one.operator).title) for one in others), None)
+
+
 def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | None, Gain]]]:
     """Backend -> (operator's title, page, gain) of the technique of this name in every operator that has a gain, its
-    own first and without a page; only where several have one."""
+    own first and without a page; only where several have one. A flagship is a whole kernel and no technique."""
     found: dict[str, list[tuple[str, str | None, Gain]]] = {}
-    namesakes = [one for one in rungs() if one.name == which.name]
+    namesakes = [one for one in rungs() if one.name == which.name and one.name != WHOLE]
     for one in sorted(namesakes, key=lambda one: one is not which):
         data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
         what = gains(data, techniques.experiment_of(one), one).languages if data and data.raw else {}

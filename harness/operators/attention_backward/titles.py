@@ -9,7 +9,7 @@ THEMES = {
         "two_kernels": "A kernel for dQ",
         "one_kernel": "dQ by atomics",
         "vector_atomics": "16-byte atomics",
-        "bulk_reduce": "dQ by warps of its own",
+        "bulk_reduce": "Warps that only add dQ",
         "own_keys": "dQ of each warpgroup’s keys",
         "deterministic": "dQ in a fixed order",
     },

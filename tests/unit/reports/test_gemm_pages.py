@@ -12,6 +12,7 @@ from harness.catalog import techniques
 from harness.operators.gemm.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import answer as facts
+from reports.facts.expressibility import Known, Said
 from reports.pages import downloads, gemm, overview, technique
 from reports.pages.attention import index as first
 from reports.pages.common import Rows
@@ -117,14 +118,14 @@ def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset
         return rendered("attention/index.html", variables, rows.main)
 
     alone = page(attention=attention())
-    assert "In matrix products" not in alone
-    assert "In matrix products" not in page(attention=attention(), gemm=dataset([]))
+    assert "Matrix products</a>" not in alone
+    assert "Matrix products</a>" not in page(attention=attention(), gemm=dataset([]))
     both = page(attention=attention(), gemm=data)
-    line = re.search(r'<a href="answer/gemm.html">In matrix products</a>.*?</tr>', both, flags=re.DOTALL)
+    line = re.search(r'<a href="answer/gemm.html">Matrix products</a>.*?</tr>', both, flags=re.DOTALL)
     assert line
     assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.92", "0.93", "0.98", "1.00"]
-    assert f"{gemm.ANSWER.between}; 4096 cubed, H200" in line[0]
-    assert "a softmax between two products" in both
+    assert f">{gemm.ANSWER.between}<" in line[0]
+    assert "here: a softmax between two products" in both
 
 
 def test_the_line_is_of_the_gpu_of_the_page_where_that_has_rows() -> None:
@@ -160,6 +161,17 @@ def test_a_technique_of_two_operators_has_what_it_buys_in_both(data: Dataset) ->
     listed = overview.techniques_page(rows_of(**others) | of_all, [])["themes"]["Shared memory"]
     names = [line["name"] for line in listed]
     assert names.index("gemm/xor_swizzle") == names.index("xor_swizzle") + 1
+
+
+def test_a_technique_without_a_claim_leads_to_its_namesake_that_has_one(data: Dataset) -> None:
+    def page(name: str, known: Known) -> str:
+        rows = Rows(data, [data], known, lambda *_: "")
+        return rendered("technique.html", technique.page(rows, techniques.get(f"gemm/{name}")) | {"up": "../"}, data)
+
+    graded: Known = {("xor_swizzle", "cuda"): Said("xor_swizzle")}
+    assert 'proven on <a href="../technique/xor_swizzle.html">' in page("xor_swizzle", graded)
+    assert "No claim about a language is about this technique" in page("xor_swizzle", {})
+    assert "No claim about a language is about this technique" in page("two_consumers", graded)
 
 
 def test_files_and_questions_of_two_operators_do_not_mix(data: Dataset) -> None:

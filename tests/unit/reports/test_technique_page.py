@@ -201,7 +201,11 @@ def test_holes_of_one_reason_stand_together() -> None:
     row = {**base, "status": "not_converged", "reason": "relative error of the median 2.34% after 12 samples"}
     rows = [{**row, "technique": name} for name in ("scalar", "wmma")]
     rows.append({**row, "technique": "scalar", "status": "wrong", "check": "finite", "reason": "NaN"})
-    together, alone = group_holes(lines(rows))
+    for size in ("192x80", "128x80"):
+        why = f"tensors come in powers of two; got tile {size}-s2-w8, problem {FULL.slug}"
+        rows.append({**row, "technique": "flagship", "status": "unsupported", "reason": why})
+    together, alone, declined = group_holes(lines(rows))
+    assert (declined.reason, len(declined.cells)) == ("tensors come in powers of two", 2)
     assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
     assert together.cells[1][2].endswith("2.34%")
     assert (alone.check, alone.reason, alone.kernels) == ("finite", "NaN", [("cuda", "scalar")])
