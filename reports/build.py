@@ -145,7 +145,7 @@ class Site:
         for path in sorted(overview.programs(self.known)) if has_proofs else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
-        return sorted(broken), sorted(unknown)
+        return sorted(set(broken)), sorted(set(unknown))
 
     def write(self, folder: Path, number: int) -> tuple[str, list[str], list[str]]:
         """A page, after the files beside it; its path, its claims that are broken, and those that are unknown."""

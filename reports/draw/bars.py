@@ -15,6 +15,8 @@ WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
 LEFT, RIGHT, COLUMN = 130, 44, 40
 """Pixels for the labels, for the column of shares, and on a phone for that of the speeds."""
+PLACEHOLDER = 110
+"""Pixels of a bar that nobody measured."""
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
@@ -52,7 +54,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
         y = start
         for bar in found.of(panel):
             middle = y + row / 2
-            _bar(axes, bar, middle, thick, top / width)
+            _bar(axes, bar, middle, thick, top / width, narrow=narrow)
             if bar.tflops:
                 place = ((top, middle), (right - RIGHT, 0)) if narrow else ((bar.tflops, middle), (6, 0))
                 write(axes, f"{bar.tflops:.0f}", *place, weight="bold", ha="right" if narrow else "left")
@@ -87,18 +89,18 @@ def finding(found: Answer) -> str:
     return "TFLOPS with " + ". With ".join(parts) + "."
 
 
-def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float) -> None:
+def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bool) -> None:
     color = LIBRARY if bar.is_library else COLORS[bar.backend]
     mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
     write(axes, bar.label, (0, y), (20 - LEFT, 0))
-    if bar.earlier:
-        axes.barh(y, bar.earlier, max(thick, 14), facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
-        write(axes, f"{bar.earlier:.0f}, earlier version", (0, y), (6, 0), size=TICK, color=MUTED)
-        return
-    if bar.tflops is None:
-        axes.barh(y, 90 * pixel, thick, facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
-        write(axes, "not measured yet", (90 * pixel, y), (6, 0), size=TICK, color=MUTED)
+    if bar.tflops is None:  # its words are inside it, where no line of a limit is
+        what = "not measured yet"
+        if bar.earlier:
+            what = f"{bar.earlier:.0f}, earlier{'' if narrow else ' version'}"
+        length = bar.earlier or PLACEHOLDER * pixel
+        axes.barh(y, length, max(thick, 14), facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+        write(axes, what, (0, y), (6, 0), size=TICK, color=MUTED)
         return
     if bar.is_library:
         axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
