@@ -47,6 +47,10 @@ class Rows:
         """The datasets, those computed here before recorded ones."""
         return sorted(self.datasets, key=lambda data: (data.recorded, data is not self.main))
 
+    def that_timed(self, experiment: str) -> Dataset:
+        """The first GPU that timed an experiment; the one shown first where none did."""
+        return next((data for data in self.datasets if data.timings(experiment)), self.main)
+
 
 def of_operator(name: str) -> ModuleType | None:
     """The module of an operator's own pages, reports/pages/<operator>; None where it has none. It has

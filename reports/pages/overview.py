@@ -93,14 +93,18 @@ def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
     known = rows[operators.FIRST].known
     rung = next((one for one in rungs() if one.name == name), None)
     languages = {language: head for language, head in {**LANGUAGES, **RIVALS}.items() if (name, language) in known}
-    data = rows[rung.operator if rung else operators.FIRST].main
+    datasets = rows[rung.operator if rung else operators.FIRST].datasets
     return {
         "name": name,
         "idea": rung.change if rung else (proofs.techniques_of_matrix() | proofs.ASKED).get(name, ""),
         "path": page_of(rung) if rung else None,
         "languages": languages,
         "said": matrix.said_of(name, known, languages),
-        "gated": {language: one for language in languages if (one := gated(known[name, language], data))},
+        "gated": {
+            language: found[0]
+            for language in languages
+            if (found := [one for data in datasets if (one := gated(known[name, language], data))])
+        },
         "long": LONG,
     }
 

@@ -75,11 +75,12 @@ class Deciding:
     wrong: tuple[int, int]
 
 
-def deciding(data: Dataset, problem: Problem, known: Known) -> list[Deciding]:
-    """In the order of DECIDING."""
+def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Dataset] = ()) -> list[Deciding]:
+    """In the order of DECIDING. `gated`: the GPUs whose checks count, by default that of `data`."""
+    datasets = list(gated) or [data]
     found = []
     for title, name in DECIDING.items():
-        gates = [row for row in data.gates(name, "triton") if row.status != "unsupported"]
+        gates = [row for one in datasets for row in one.gates(name, "triton") if row.status != "unsupported"]
         wrong = sum(row.status == "wrong" for row in gates), len(gates)
         technique = techniques.get(f"attention/{name}")
         said = matrix.said_of(name, known, ("triton", "gluon", "cuda"))

@@ -25,7 +25,7 @@ HEADS = "seed_rtx5080"
 
 
 def page(rows: Rows, name: str) -> dict[str, Any]:
-    data, article = rows.main, experiments.article(name)
+    data, article = rows.that_timed(name), experiments.article(name)
     lines = steps(data, article)
     svg = gains_figure(lines, article)
     caption = data.provenance(data.counting(name))

@@ -29,7 +29,8 @@ def page(of: Rows) -> dict[str, Any]:
     return {
         "question": experiments.question(EXPERIMENT),
         "articles": [
-            (one, largest(steps(of.main, one))) for one in map(experiments.article, experiments.about_articles())
+            (one, largest(steps(of.that_timed(one.name), one)))
+            for one in map(experiments.article, experiments.about_articles())
         ],
         "name": EXPERIMENT,
         "where": data.provenance(rows) if data else "",

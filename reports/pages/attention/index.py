@@ -54,7 +54,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     found = answer.answer(data)
     if found is None:
         return {"answer": None, "of_all": data.operator.techniques}
-    deciding = answer.deciding(data, found.problem, rows.known)
+    deciding = answer.deciding(data, found.problem, rows.known, rows.datasets)
     grades = {one.grade for line in deciding for one in line.said.values()}
     grid, decode = answer.grid(data), answer.decode(data)
     name = downloads.stem(data, "bars")

@@ -158,3 +158,11 @@ def test_pictures_of_equal_rows_are_equal() -> None:
     row = synthetic_articles.heads()
     for draw in (heads.attention, heads.error_by_position, heads.error_by_head):
         assert draw(row) == draw(synthetic_articles.heads())
+
+
+def test_an_article_is_shown_of_the_gpu_that_timed_it() -> None:
+    name = next(iter(experiments.about_articles()))
+    first, timed = dataset(synthetic.rows()), dataset(synthetic_articles.rows(name))
+    rows = Rows(first, [first, timed], {}, lambda *_: "")
+    text = rendered("attention/article.html", article_pages.page(rows, name), first)
+    assert "ot recorded yet" not in text
