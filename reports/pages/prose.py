@@ -113,13 +113,13 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
     def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Number:
         """Median TFLOPS."""
         found = point(technique, backend, problem, tile, experiment)
-        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _missing(found)
+        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _speed_before(found)
 
     def best(technique: str, backend: str, problem: str, experiment: str = "") -> Number:
         """Median TFLOPS at the tile that `tune` chose, and that tile."""
         found = point(technique, backend, problem, "best", experiment)
         if not found.counts or not found.row:
-            return _missing(found)
+            return _speed_before(found)
         return Number(found.tflops, f"{found.tflops:.0f} TFLOPS at {found.row.tile}")
 
     def gain(technique: str, backend: str, problem: str) -> Number:
@@ -221,6 +221,13 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
     }
     module = of_operator(data.operator.name)
     return {**functions, **(module.references(data) if module else {})}
+
+
+def _speed_before(point: Point) -> Number:
+    """What an earlier version of the kernel reached, which says so and which no claim may use."""
+    if point.kind != "earlier" or point.row is None:
+        return _missing(point)
+    return Number(None, f"{reading.tflops(point.row):.0f} TFLOPS (earlier version)")
 
 
 def _missing(*points: Point) -> Number:

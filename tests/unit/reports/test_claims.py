@@ -11,6 +11,8 @@ from harness.catalog.techniques import TECHNIQUES
 from reports import build
 from reports.data.loading import load, recorded_hashes
 from reports.pages import findings, learn, prose
+from tests.support import synthetic_rows as synthetic
+from tests.support.pages import dataset
 
 
 @pytest.mark.slow
@@ -43,3 +45,9 @@ def test_a_number_prints_as_its_text() -> None:
     assert f"{number}" == str(number) == "0.80×"
     assert number < 1
     assert math.isnan(prose.Number(None, prose.NOT_MEASURED))
+
+
+def test_the_speed_of_an_earlier_version_says_so_and_is_in_no_claim() -> None:
+    number = prose.references(dataset(synthetic.rows()))["tflops"]("xor_swizzle", "cuda", synthetic.PROBLEMS[2].slug)
+    assert str(number) == "150 TFLOPS (earlier version)"
+    assert prose.Claims()("it is faster", 1, number) == prose.UNKNOWN
