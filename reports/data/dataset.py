@@ -437,6 +437,17 @@ class Dataset:
         """Gate rows that are not a pass: what they are about was not timed."""
         return grouped((row for row in self.newest if row.kind == "gate" and row.status != "passed"), _place)
 
+    @cached_property
+    def as_recorded(self) -> Dataset:
+        """The same rows, of which all count, whatever version of a kernel they are of."""
+        tables = {
+            kind: found.assign(current=True) if "current" in found else found for kind, found in self._tables.items()
+        }
+        for kind, found in tables.items():
+            if "usable" in found:
+                tables[kind] = found.assign(usable=(found.status == "passed") & found.ms.notna())
+        return Dataset(self.gpu, self.recorded, tables, None, self.chosen, self.tried, self.operator)
+
     def point(
         self,
         experiment: str,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -74,18 +74,67 @@ class Claims:
         return BROKEN
 
 
-def render(name: str, data: Dataset, claims: Callable[..., str], root: Path = ROOT) -> Markup | None:
-    """The note of a technique as HTML, None without a note. A bad reference raises ValueError that names the note."""
+def render(
+    name: str, data: Dataset, claims: Callable[..., str], datasets: Sequence[Dataset] = (), root: Path = ROOT
+) -> Markup | None:
+    """The note of a technique as HTML, None without a note. A number that `data` lacks is shown as an earlier version
+    of the kernel or another GPU of `datasets` has it, with a mark that is explained at the end. A bad reference raises
+    ValueError that names the note."""
     path = root / data.operator.name / f"{name}.md"
     if not path.is_file():
         return None
     environment = Environment(undefined=StrictUndefined, autoescape=False)
     try:
         written = BLOCK.sub("", path.read_text())
-        text = environment.from_string(written).render(references(data), claim=claims)
+        elsewhere = Elsewhere(data, datasets)
+        text = environment.from_string(written).render(elsewhere.references, claim=claims) + elsewhere.explained
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+
+
+class Elsewhere:
+    """The functions of a text, which take a number that a dataset lacks from rows of earlier versions and of other
+    GPUs. Such a number has a mark, and no claim may use it."""
+
+    MARKS = "†‡§¶"
+
+    def __init__(self, data: Dataset, datasets: Sequence[Dataset]) -> None:
+        places: dict[str, Dataset] = {}
+        if datasets:
+            places["Of an earlier version of the kernel."] = data.as_recorded
+        for other in datasets:
+            if other.gpu != data.gpu:
+                name = other.gpu.removeprefix("NVIDIA ")
+                places[f"On {name}."] = other
+                places[f"On {name}, of an earlier version of the kernel."] = other.as_recorded
+        self._places = {told: references(place) for told, place in places.items()}
+        self._told: list[str] = []
+        self.references = {name: self._also(name, function) for name, function in references(data).items()}
+
+    def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        if name == "known":
+            return function
+
+        def found(*given: Any, **options: Any) -> Any:
+            number = function(*given, **options)
+            if not isinstance(number, Number) or not math.isnan(number):
+                return number
+            for told, functions in self._places.items():
+                there = functions[name](*given, **options)
+                if isinstance(there, Number) and not math.isnan(there):
+                    if told not in self._told:
+                        self._told.append(told)
+                    return Number(None, f"{there}{self.MARKS[self._told.index(told)]}")
+            return number
+
+        return found
+
+    @property
+    def explained(self) -> str:
+        """What the marks mean that were used so far, as a paragraph."""
+        marked = zip(self.MARKS, self._told, strict=False)
+        return "\n\n" + " ".join(f"{mark} {told}" for mark, told in marked) if self._told else ""
 
 
 def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
@@ -113,13 +162,13 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
     def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Number:
         """Median TFLOPS."""
         found = point(technique, backend, problem, tile, experiment)
-        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _speed_before(found)
+        return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _missing(found)
 
     def best(technique: str, backend: str, problem: str, experiment: str = "") -> Number:
         """Median TFLOPS at the tile that `tune` chose, and that tile."""
         found = point(technique, backend, problem, "best", experiment)
         if not found.counts or not found.row:
-            return _speed_before(found)
+            return _missing(found)
         return Number(found.tflops, f"{found.tflops:.0f} TFLOPS at {found.row.tile}")
 
     def gain(technique: str, backend: str, problem: str) -> Number:
@@ -221,13 +270,6 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
     }
     module = of_operator(data.operator.name)
     return {**functions, **(module.references(data) if module else {})}
-
-
-def _speed_before(point: Point) -> Number:
-    """What an earlier version of the kernel reached, which says so and which no claim may use."""
-    if point.kind != "earlier" or point.row is None:
-        return _missing(point)
-    return Number(None, f"{reading.tflops(point.row):.0f} TFLOPS (earlier version)")
 
 
 def _missing(*points: Point) -> Number:

@@ -47,7 +47,14 @@ def test_a_number_prints_as_its_text() -> None:
     assert math.isnan(prose.Number(None, prose.NOT_MEASURED))
 
 
-def test_the_speed_of_an_earlier_version_says_so_and_is_in_no_claim() -> None:
-    number = prose.references(dataset(synthetic.rows()))["tflops"]("xor_swizzle", "cuda", synthetic.PROBLEMS[2].slug)
-    assert str(number) == "150 TFLOPS (earlier version)"
+def test_a_number_of_an_earlier_version_or_another_gpu_has_a_mark_and_is_in_no_claim() -> None:
+    data, other = dataset(synthetic.rows()), dataset([*synthetic.rows()], "NVIDIA H100")
+    problem = synthetic.PROBLEMS[2].slug
+    before = prose.Elsewhere(data, [data, other])
+    number = before.references["tflops"]("xor_swizzle", "cuda", problem)
+    assert (str(number), before.explained) == ("150 TFLOPS†", "\n\n† Of an earlier version of the kernel.")
     assert prose.Claims()("it is faster", 1, number) == prose.UNKNOWN
+    empty = dataset([row for row in synthetic.rows() if row["kind"] == "environment"], "NVIDIA B200")
+    there = prose.Elsewhere(empty, [empty, other])
+    assert str(there.references["tflops"]("xor_swizzle", "triton", problem)).endswith(" TFLOPS†")
+    assert there.explained == "\n\n† On H100."
