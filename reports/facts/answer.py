@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
@@ -239,7 +240,7 @@ def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
     """Every problem of an experiment, with the fastest kernel in each language of those that the experiment names, at
-    the tiles that it names, and the fastest library as "library"."""
+    the tiles that it names, and as "library" the one that is fastest beside CUDA."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {
@@ -249,10 +250,28 @@ def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> l
             )
             for language in languages
         }
-        points["library"] = fastest(data.point(experiment, problem, None, peer) for peer in data.peers(experiment))
+        peers = [data.point(experiment, problem, None, peer) for peer in data.peers(experiment)]
+        points["library"] = _fastest_beside(data, points.get("cuda"), peers)
         if any(point.counts for point in points.values()):
             found.append((problem, points))
     return found
+
+
+def _fastest_beside(data: Dataset, ours: Point | None, peers: list[Point]) -> Point:
+    """The fastest library over our kernel, in the groups that timed both; its speed is that of these groups. Boards
+    and clocks of other groups differ."""
+    found = fastest(peers)
+    if not (found.counts and ours and ours.counts and ours.row):
+        return found
+    over = [(data.ratio(peer, ours), peer) for peer in peers]
+    met = [(ratio.value, peer) for ratio, peer in over if ratio and not ratio.linked]
+    if not met:
+        return found
+    _, peer = max(met, key=lambda one: one[0])
+    groups = {(row.environment, row.group) for row in data.replicas(ours.row) if row.usable}
+    rows = data.replicas(peer.row) if peer.row else []
+    speeds = [row.speed for row in rows if row.usable and (row.environment, row.group) in groups]
+    return replace(peer, mean=statistics.geometric_mean(speeds)) if speeds else peer
 
 
 def _timed(data: Dataset, experiment: str, problem: Problem, language: str) -> set[tuple[str, Tile]]:

@@ -34,10 +34,12 @@ class Gain:
 
 @dataclass(frozen=True)
 class Hole:
-    """Why `languages` have no number at the reference tile. `where`: the problems, empty where it is all of them."""
+    """Why `languages` have no number at the reference tile. `where`: the problems less their sizes, empty where it is
+    all of them; `problems`: how many."""
 
     languages: str
     where: str
+    problems: int
     reason: str
     is_declined: bool
 
@@ -138,10 +140,12 @@ def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
         everywhere = all(len(by_backend[backend]) == len(points[backend]) for backend in by_backend)
         problems = dict.fromkeys(problem for some in by_backend.values() for problem in some)
         where = dict.fromkeys(short_title(problem) for problem in problems)
+        *languages, last = map(label, by_backend)
         holes.append(
             Hole(
-                " and ".join(map(label, by_backend)),
+                " and ".join(filter(None, (", ".join(languages), last))),
                 "" if everywhere else ", ".join(where),
+                len(problems),
                 reason.removeprefix(DECLINED),
                 reason.startswith(DECLINED),
             )

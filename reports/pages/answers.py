@@ -62,6 +62,7 @@ class Comparison:
     def page(self, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
         """`every`: what `gpus` gives, for the switch."""
         found, grid = self._answer(data), over_problems(data, self.grid, LANGUAGES)
+        steps = self.steps(data, found.problem)
         name = downloads.stem(data, "bars")
         table = [
             {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
@@ -78,7 +79,10 @@ class Comparison:
             "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
             "choices": facts.choices(found),
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
-            "steps": self.steps(data, found.problem),
+            "steps": steps,
+            "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
+            "beyond": beyond(found, steps),
+            "not_timed": not_timed(found),
             "languages": LANGUAGES,
             "grid": grid,
             "where": [data.gpu, cell_title(found.problem)],
@@ -110,6 +114,21 @@ class Comparison:
                     found.append((technique, where, points))
                     break
         return found
+
+
+def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:
+    """The best of each language that is more than a board's difference faster than all its steps."""
+    best = {language: 0.0 for language in LANGUAGES}
+    for _, where, points in steps:
+        if where == found.problem:
+            best = {language: max(best[language], points[language].tflops or 0) for language in LANGUAGES}
+    bars = [found.best(language) for language in LANGUAGES]
+    return [bar for bar in bars if (bar.tflops or 0) > facts.BOARDS * best[bar.backend]]
+
+
+def not_timed(found: facts.Answer) -> list[str]:
+    """The libraries that keep a place among the bars and have no speed there."""
+    return [bar.label for bar in found.bars if bar.is_library and not bar.tflops]
 
 
 def fastest_of(data: Dataset, experiment: str, problem: Problem, rungs: Iterable[Technique], language: str) -> Point:

@@ -8,10 +8,10 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.catalog import techniques
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset, Point, Row
 from reports.data.names import LANGUAGES, cell_title, short_gpu
 from reports.draw import bars
-from reports.facts import counters
+from reports.facts import counters, versions
 from reports.facts.answer import Answer, Bar, choices
 from reports.facts.expressibility import Said
 from reports.pages import downloads
@@ -32,6 +32,9 @@ LEGEND = {
     "hatch": "only by a hatch, which compiles",
     "inexpressible": "impossible",
 }
+
+ABOUT_EQUAL = 0.9
+"""Of the most, from which on the next reason to wait is told with it."""
 
 
 def gpus(rows: Rows) -> dict[str, Dataset]:
@@ -68,7 +71,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "choices": choices(found),
         "others": other_operators(rows, data),
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
-        "newest": answer.newest_triton([data, *rows.fresh_first]),
+        "newest": newest([data, *rows.fresh_first]),
         "deciding": deciding,
         "languages": {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")},
         "state": state,
@@ -78,11 +81,12 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
             for language in ("triton", "gluon")
         },
         "grid": grid,
-        "over_grid": over_grid(grid),
+        "over_grid": over_grid(data, grid),
         "decode": decode,
-        "over_decode": over_library(decode),
+        "over_decode": over_library(data, decode),
         "between": between,
         "stalls": stalls(rows, found),
+        "about_equal": ABOUT_EQUAL,
         "where": where(data, found),
         "caption": provenance(data, found.rows),
         "command": command(found),
@@ -100,23 +104,35 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     }
 
 
-def over_grid(grid: list[Any]) -> dict[str, list[float]]:
+def newest(datasets: Iterable[Dataset]) -> tuple[versions.Beside, str, list[str]] | None:
+    """What answer.newest_triton finds, the GPU, and the problems."""
+    found = answer.newest_triton(datasets)
+    return found and (found[1], short_gpu(found[0].gpu), [cell_title(problem) for problem in found[1].cells])
+
+
+def over_grid(data: Dataset, grid: list[Any]) -> dict[str, list[float]]:
     """Language -> its speed over CUDA's on each problem where both were timed, the smallest first."""
     counted = [points for _, points in grid if points["cuda"].counts]
     return {
-        language: sorted(one[language].tflops / one["cuda"].tflops for one in counted if one[language].counts)
+        language: _ratios(data, counted, language, "cuda")
         for language in ("triton", "gluon")
     }
 
 
-def over_library(grid: list[Any]) -> dict[str, list[float]]:
+def over_library(data: Dataset, grid: list[Any]) -> dict[str, list[float]]:
     """Language -> its speed over that of the fastest library, on each problem where both were timed, the smallest
     first."""
     counted = [points for _, points in grid if points["library"].counts]
     return {
-        language: sorted(one[language].tflops / one["library"].tflops for one in counted if one[language].counts)
+        language: _ratios(data, counted, language, "library")
         for language in answer.SHOWN
     }
+
+
+def _ratios(data: Dataset, grid: list[dict[str, Point]], ours: str, theirs: str) -> list[float]:
+    """The smallest first."""
+    ratios = [data.ratio(points[ours], points[theirs]) for points in grid]
+    return sorted(ratio.value for ratio in ratios if ratio)
 
 
 def _short(data: Dataset) -> str:

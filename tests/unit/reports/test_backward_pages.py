@@ -86,7 +86,7 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
         "sdpa_flash": 290,
     }
     page = page_of(data)
-    assert "core Triton reaches 0.80 of the fastest library, Gluon 1.02, hand-written CUDA 1.04" in page
+    assert "core Triton reaches 0.80 of the fastest library timed (cuDNN), Gluon 1.02, hand-written CUDA 1.04" in page
     assert "cuDNN does 550 TFLOPS, hand-written CUDA 570" in page
     assert page.count('class="sharebar') == 4
     assert "twinkernels bench attention_backward/overlapped attention_backward/deterministic" in page
