@@ -118,7 +118,7 @@ class Comparison:
 
 def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:
     """The best of each language that is more than a board's difference faster than all its steps."""
-    best = {language: 0.0 for language in LANGUAGES}
+    best = dict.fromkeys(LANGUAGES, 0.0)
     for _, where, points in steps:
         if where == found.problem:
             best = {language: max(best[language], points[language].tflops or 0) for language in LANGUAGES}

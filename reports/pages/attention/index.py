@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -83,6 +84,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "grid": grid,
         "over_grid": over_grid(data, grid),
         "decode": decode,
+        "decode_shares": decode_shares(data, decode),
         "over_decode": over_library(data, decode),
         "between": between,
         "stalls": stalls(rows, found),
@@ -113,20 +115,26 @@ def newest(datasets: Iterable[Dataset]) -> tuple[versions.Beside, str, list[str]
 def over_grid(data: Dataset, grid: list[Any]) -> dict[str, list[float]]:
     """Language -> its speed over CUDA's on each problem where both were timed, the smallest first."""
     counted = [points for _, points in grid if points["cuda"].counts]
-    return {
-        language: _ratios(data, counted, language, "cuda")
-        for language in ("triton", "gluon")
-    }
+    return {language: _ratios(data, counted, language, "cuda") for language in ("triton", "gluon")}
 
 
 def over_library(data: Dataset, grid: list[Any]) -> dict[str, list[float]]:
     """Language -> its speed over that of the fastest library, on each problem where both were timed, the smallest
     first."""
     counted = [points for _, points in grid if points["library"].counts]
-    return {
-        language: _ratios(data, counted, language, "library")
-        for language in answer.SHOWN
-    }
+    return {language: _ratios(data, counted, language, "library") for language in answer.SHOWN}
+
+
+def decode_shares(data: Dataset, grid: list[Any]) -> dict[str, float]:
+    """Of each language and of the fastest library, the geometric mean over the problems that all of them have, as a
+    share of the best; empty where there is none."""
+    names = ("triton", "gluon", "cuda", "library")
+    counted = [points for _, points in grid if all(points[name].counts for name in names)]
+    over = {name: [1.0] * len(counted) if name == "cuda" else _ratios(data, counted, name, "cuda") for name in names}
+    if not counted or {len(ratios) for ratios in over.values()} != {len(counted)}:
+        return {}
+    means = {name: statistics.geometric_mean(ratios) for name, ratios in over.items()}
+    return {name: mean / max(means.values()) for name, mean in means.items()}
 
 
 def _ratios(data: Dataset, grid: list[dict[str, Point]], ours: str, theirs: str) -> list[float]:

@@ -58,7 +58,10 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     assert speeds == {"cuda": 745, "triton": 700, "gluon": 710, **gemm_rows.PEERS, "deep_gemm": 0, "quack": 0}
     assert {bar.backend: bar.tflops for bar in found.of("mma_sync")} == pytest.approx({"cuda": 480, "triton": 400})
     page = answer_page(data)
-    assert "core Triton reaches 0.92 of the fastest library timed (cuBLASLt, tuned), Gluon 0.93, hand-written CUDA 0.98" in page
+    assert (
+        "core Triton reaches 0.92 of the fastest library timed (cuBLASLt, tuned), Gluon 0.93, hand-written CUDA 0.98"
+        in page
+    )
     assert "cuBLASLt, tuned does 760 TFLOPS, hand-written CUDA 745" in page
     assert "not measured yet" in page, "DeepGEMM keeps its place"
     assert page.count('class="sharebar') == 4
@@ -125,7 +128,7 @@ def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset
     assert line
     assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.92", "0.93", "0.98", "1.00"]
     assert f">{gemm.ANSWER.between}<" in line[0]
-    assert "above: a softmax between two products" in both
+    assert "attention: softmax between products" in both
 
 
 def test_the_line_is_of_the_gpu_of_the_page_where_that_has_rows() -> None:
