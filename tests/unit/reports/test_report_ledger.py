@@ -173,7 +173,7 @@ def test_another_language_has_a_table_and_a_drawing_of_its_own(start: str, kerne
     assert f"<h1>{escape(term.title)}, from {series}</h1>" in page
     without = html([row for row in ROWS if row.get("backend") != start])
     assert f"faster than {kernel}" not in without
-    assert without.count(f"No group timed the flagship beside {kernel}</h3>") == 2
+    assert without.count(f"No group timed the flagship beside {kernel}.</p>") == 2
 
 
 def test_the_order_of_a_main_loop_is_of_the_kernel_that_was_timed() -> None:
