@@ -184,8 +184,9 @@ SAME_OF_EQUAL = (counters.HMMA, counters.LOAD_CONFLICTS)
     "every", [pytest.param(False, id="few"), pytest.param(True, id="every", marks=pytest.mark.full)]
 )
 def test_a_kernel_is_counted_as_by_ncu(every: bool) -> None:
-    """What `inspect --ncu` recorded of the CUDA twins as they are now: on the CPU's problem, and on its like of
-    head_dim 64. Conflicts by address are not known where wmma moves data."""
+    """What `inspect --ncu` recorded of the CUDA twins: on the CPU's problem, and on its like of head_dim 64. Rows of an
+    earlier version count for EQUAL alone, where an edit outside the loops leaves all that is compared as it was.
+    Conflicts by address are not known where wmma moves data."""
     rows = [
         row
         for row in results.read_recorded(sources.ROOT / "reports" / "recorded", experiment="ncu")
@@ -198,7 +199,7 @@ def test_a_kernel_is_counted_as_by_ncu(every: bool) -> None:
         if row["backend"] != "cuda" or problem.seq_q != COUNTED.seq_q or not (every or quick):
             continue
         case = Case("test", name, "cuda", problem, Tile.from_dict(row["tile"]))
-        if row["source_sha256"] != build.source_sha256(case):
+        if name not in EQUAL and row["source_sha256"] != build.source_sha256(case):
             continue
         compared.append(name)
         here, there = survey.count(case)["details"], row["details"]
