@@ -75,7 +75,7 @@ class Claims:
 
 
 def render(
-    name: str, data: Dataset, claims: Callable[..., str], datasets: Sequence[Dataset] = (), root: Path = ROOT
+    name: str, data: Dataset, claims: Callable[..., str], root: Path = ROOT, datasets: Sequence[Dataset] = ()
 ) -> Markup | None:
     """The note of a technique as HTML, None without a note. A number that `data` lacks is shown as an earlier version
     of the kernel or another GPU of `datasets` has it, with a mark that is explained at the end. A bad reference raises

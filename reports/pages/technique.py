@@ -106,7 +106,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "gained": told and (min(told), max(told)),
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data, rows.claims, datasets) if data.raw else None,
+        "note": prose.render(which.name, data, rows.claims, datasets=datasets) if data.raw else None,
         "machines": data.environments_of(shown),
     }
 

@@ -31,7 +31,8 @@ PINNED = "pinned_maxima"
 SQUARE = Tile(128, 128, 2, 8)
 LEAST_EXPONENTIALS = 10
 """Before the wait for P V: as many as the fastest attention libraries have there at SQUARE."""
-LEAST_OF_THREE_WARPGROUPS = 4
+LEAST_OF_THREE_WARPGROUPS = 3
+"""What ptxas leaves there in three warpgroups: three in cluster_multicast without a mask, else four or more."""
 
 
 def cell(name: str, head_dim: int, causal: bool, tile: Tile | None = None) -> Cell:
