@@ -108,7 +108,12 @@ def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.Data
         for name, by, tile, row in zip(names, found.backend, found.tile, made_of(found), strict=True)
     ]
     declined = found.current & (found.status == "unsupported")
-    found = found.assign(current=declined | pandas.Series(given, index=found.index, dtype=bool))
+    return with_current(found, declined | pandas.Series(given, index=found.index, dtype=bool))
+
+
+def with_current(found: pandas.DataFrame, current: pandas.Series | bool) -> pandas.DataFrame:
+    """A frame in which these rows count."""
+    found = found.assign(current=current)
     if "usable" in found:
         found = found.assign(usable=found.current & (found.status == "passed") & found.ms.notna())
     return found
@@ -438,15 +443,12 @@ class Dataset:
         return grouped((row for row in self.newest if row.kind == "gate" and row.status != "passed"), _place)
 
     @cached_property
-    def as_recorded(self) -> Dataset:
+    def of_any_version(self) -> Dataset:
         """The same rows, of which all count, whatever version of a kernel they are of."""
-        tables = {
-            kind: found.assign(current=True) if "current" in found else found for kind, found in self._tables.items()
+        every = {
+            kind: with_current(found, True) if "current" in found else found for kind, found in self._tables.items()
         }
-        for kind, found in tables.items():
-            if "usable" in found:
-                tables[kind] = found.assign(usable=(found.status == "passed") & found.ms.notna())
-        return Dataset(self.gpu, self.recorded, tables, None, self.chosen, self.tried, self.operator)
+        return Dataset(self.gpu, self.recorded, every, None, self.chosen, self.tried, self.operator)
 
     def point(
         self,

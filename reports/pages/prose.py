@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
+from reports.data.names import short_gpu
 from reports.facts import counters
 from reports.pages.common import of_operator
 
@@ -100,32 +101,32 @@ class Elsewhere:
     MARKS = "†‡§¶"
 
     def __init__(self, data: Dataset, datasets: Sequence[Dataset]) -> None:
-        places: dict[str, Dataset] = {}
-        if datasets:
-            places["Of an earlier version of the kernel."] = data.as_recorded
-        for other in datasets:
-            if other.gpu != data.gpu:
-                name = other.gpu.removeprefix("NVIDIA ")
-                places[f"On {name}."] = other
-                places[f"On {name}, of an earlier version of the kernel."] = other.as_recorded
-        self._places = {told: references(place) for told, place in places.items()}
-        self._told: list[str] = []
+        self._data, self._datasets = data, datasets
+        self._marks: dict[str, str] = {}
         self.references = {name: self._also(name, function) for name, function in references(data).items()}
 
-    def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        if name == "known":
-            return function
+    def _places(self) -> Iterator[tuple[str, Dataset]]:
+        """Where a number is looked for, one after the other."""
+        if not self._datasets:
+            return
+        yield "Of an earlier version of the kernel.", self._data.of_any_version
+        for other in self._datasets:
+            if other.gpu != self._data.gpu:
+                gpu = f"On an {short_gpu(other.gpu)}"
+                yield f"{gpu}.", other
+                yield f"{gpu}, of an earlier version of the kernel.", other.of_any_version
 
+    def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def found(*given: Any, **options: Any) -> Any:
             number = function(*given, **options)
             if not isinstance(number, Number) or not math.isnan(number):
                 return number
-            for told, functions in self._places.items():
-                there = functions[name](*given, **options)
+            for told, place in self._places():
+                there = references(place)[name](*given, **options)
                 if isinstance(there, Number) and not math.isnan(there):
-                    if told not in self._told:
-                        self._told.append(told)
-                    return Number(None, f"{there}{self.MARKS[self._told.index(told)]}")
+                    count = len(self._marks)
+                    mark = self.MARKS[count % len(self.MARKS)] * (1 + count // len(self.MARKS))
+                    return Number(None, f"{there}{self._marks.setdefault(told, mark)}")
             return number
 
         return found
@@ -133,8 +134,7 @@ class Elsewhere:
     @property
     def explained(self) -> str:
         """What the marks mean that were used so far, as a paragraph."""
-        marked = zip(self.MARKS, self._told, strict=False)
-        return "\n\n" + " ".join(f"{mark} {told}" for mark, told in marked) if self._told else ""
+        return "\n\n" + " ".join(f"{mark} {told}" for told, mark in self._marks.items()) if self._marks else ""
 
 
 def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:

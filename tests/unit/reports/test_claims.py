@@ -57,4 +57,4 @@ def test_a_number_of_an_earlier_version_or_another_gpu_has_a_mark_and_is_in_no_c
     empty = dataset([row for row in synthetic.rows() if row["kind"] == "environment"], "NVIDIA B200")
     there = prose.Elsewhere(empty, [empty, other])
     assert str(there.references["tflops"]("xor_swizzle", "triton", problem)).endswith(" TFLOPS†")
-    assert there.explained == "\n\n† On H100."
+    assert there.explained == "\n\n† On an H100."
