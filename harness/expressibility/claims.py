@@ -113,6 +113,24 @@ class Twin:
 
 
 @dataclass(frozen=True)
+class OneProblemTwin(Twin):
+    """The same of an operator whose proofs are all on one problem: a subclass names it."""
+
+    technique: str
+    backend: str
+    tile: str | None = None
+    arch: str = "sm_90a"
+    version: str | None = None
+    dialect: str | None = None
+
+    @property
+    def label(self) -> str:
+        tile = f" {self.tile}" if self.tile else ""
+        version = f"@{self.version}" if self.version else ""
+        return f"{self.backend}{version} {self.problem.operator}/{self.technique}{tile} {self.arch}"
+
+
+@dataclass(frozen=True)
 class CudaProbe:
     """cuda_kernels/probes/<name>.cu, compiled for `arch`."""
 

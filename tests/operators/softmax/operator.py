@@ -124,15 +124,8 @@ def claims() -> SimpleNamespace:
     from harness.expressibility import claims as engine
 
     @dataclass(frozen=True)
-    class Twin(engine.Twin):
-        technique: str
-        backend: str
-        tile: str | None = None
-        arch: str = "sm_90a"
-        version: str | None = None
-        dialect: str | None = None
+    class Twin(engine.OneProblemTwin):
         problem: ClassVar[Problem] = Problem(64, 96)
-        label: ClassVar[str] = "softmax"
 
     proof = engine.Proof(
         "softmax exponentials",
