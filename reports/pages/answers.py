@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from reports.facts import answer as facts
 from reports.facts.answer import SERIES_OF, Race, over_problems
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, grid_lines, provenance
+from reports.pages.prose import Number
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class Comparison:
         found = self._answer(data)
         title = cell_title(found.problem).partition("  ")[0]
         return Line(data.operator.title, path, self.between, title, found.gpu, facts.choices(found))
+
+    def parts(self, technique: Technique) -> list[tuple[str, dict[str, Any]]]:
+        """None: a technique's page shows rows alone."""
+        return []
+
+    def references(self, data: Dataset) -> dict[str, Callable[..., Number]]:
+        """None beyond those of every operator."""
+        return {}
 
     def gpus(self, rows: Rows) -> dict[str, Dataset]:
         """Path -> the dataset that it shows: that of this machine first. Of those that timed CUDA and core Triton."""
@@ -114,6 +123,11 @@ class Comparison:
                     found.append((technique, where, points))
                     break
         return found
+
+
+def peak(data: Dataset, panel: str) -> float | None:
+    """By wgmma all that the tensor cores can; how much of it mma.sync reaches was not measured."""
+    return 1.0 if panel == "wgmma" else None
 
 
 def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.catalog import techniques
-from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.attention_backward.prices import EXPERIMENT as GAP
 from reports.data.dataset import Dataset
 from reports.facts.answer import Race
-from reports.pages.answers import Comparison, fastest_of
-from reports.pages.prose import Number
+from reports.pages.answers import Comparison, fastest_of, peak
 
 LADDER, GRID = "ladder", "grid"
 
 
 def _experiments(data: Dataset, language: str) -> list[str]:
     return [name for name in (LADDER, GRID, GAP) if name in data.experiments]
-
-
-def _peak(data: Dataset, panel: str) -> float | None:
-    """By wgmma all that the tensor cores can; how much of it mma.sync reaches was not measured with these products."""
-    return 1.0 if panel == "wgmma" else None
 
 
 class Backward(Comparison):
@@ -45,20 +38,10 @@ ANSWER = Backward(
         libraries={"wgmma": ("sdpa_cudnn", "fa4", "flex"), "mma_sync": ("sdpa_flash",)},
         experiments=_experiments,
         headline=LADDER,
-        peak=_peak,
+        peak=peak,
         labels={"sdpa_flash": "FlashAttention-2"},
     ),
     between="who adds dQ while others multiply",
     template="attention_backward/index.html",
 )
-pages, line = ANSWER.pages, ANSWER.line
-
-
-def parts(technique: Technique) -> list[tuple[str, dict[str, Any]]]:
-    """None: a technique's page shows rows alone."""
-    return []
-
-
-def references(data: Dataset) -> dict[str, Callable[..., Number]]:
-    """None beyond those of every operator."""
-    return {}
+pages, line, parts, references = ANSWER.pages, ANSWER.line, ANSWER.parts, ANSWER.references
