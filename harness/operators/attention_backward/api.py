@@ -24,7 +24,7 @@ from harness.rows.results import slug_of
 
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 Gradients = tuple[Tensor, Tensor, Tensor]
-FASTEST = {False: "overlapped", True: "deterministic"}
+TRIED_FIRST = {False: "overlapped", True: "deterministic"}
 """Whether bits must repeat -> the rung that is tried first."""
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered, and kinds of launch."""
@@ -233,10 +233,10 @@ def _problem(q: Tensor, k: Tensor, causal: bool) -> Problem:
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The fastest rung in CUDA, else the last one that takes the problem, one that repeats its bits if `deterministic`,
-    at the tile tuned for the GPU of that name. Raises Unsupported with the first reason."""
+    """The rung in CUDA that is TRIED_FIRST, else the last one that takes the problem, at the tile tuned for the GPU of
+    that name. With `deterministic`, only rungs that repeat their bits. Raises Unsupported with the first reason."""
     reason, last_first = "", hopper.TECHNIQUES[::-1]
-    for rung in sorted(last_first, key=lambda rung: rung.name != FASTEST[deterministic]):
+    for rung in sorted(last_first, key=lambda rung: rung.name != TRIED_FIRST[deterministic]):
         if deterministic and not rung.repeats:
             continue
         best = tiles.best_tile(rung.name, "cuda", problem, gpu and slug_of({"name": gpu}))
