@@ -147,7 +147,8 @@ class CudaStopwatch:
 
 
 class IdleStopwatch(CudaStopwatch):
-    """CUDA events around each launch on a stream with nothing queued: host time counts until the GPU has work."""
+    """CUDA events around each launch on a stream with nothing queued: host time counts until the GPU has work. An
+    untimed launch of the same call goes before it: a rest, and the calls between, leave the host's caches cold."""
 
     def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
         samples = []
@@ -155,6 +156,7 @@ class IdleStopwatch(CudaStopwatch):
         for label, call in batch:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
             notify("launching", label)
+            call()
             self.flush()
             torch.cuda.synchronize()
             begin.record()

@@ -30,7 +30,8 @@ def peer(name: str, problem: Problem) -> Peer:
     attend = _MAKERS[name](problem)
 
     def bind(tensors: Tensors, scalars: Scalars) -> Callable[[], dict[str, Any]]:
-        bound = functools.partial(attend, tensors["q"], tensors["k"], tensors["v"], scalars["scale"])
+        q, k, v = (tensors[which].transpose(1, 2) if name in _FLASH else tensors[which] for which in "qkv")
+        bound = functools.partial(attend, q, k, v, scalars["scale"])
 
         def call() -> dict[str, Any]:
             o, lse = bound()
@@ -106,7 +107,7 @@ def _flex(problem: Problem) -> Attend:
 
 
 def _flash(problem: Problem, *, backend: str) -> Attend:
-    """FlashAttention's own functions take (batch, seq, heads, dim); a transposed view costs nothing."""
+    """FlashAttention's own functions take (batch, seq, heads, dim): `peer` makes the views once, not in every call."""
     attend = importlib.import_module(LIBRARIES[backend].module).flash_attn_func
     with_lse = "return_lse" if backend == "fa4" else "return_attn_probs"
     options: dict[str, Any] = {"causal": problem.causal, with_lse: True}
@@ -114,7 +115,7 @@ def _flash(problem: Problem, *, backend: str) -> Attend:
         options["num_splits"] = 0  # its own choice; the default is not to split the keys
 
     def call(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        out, lse, *_ = attend(*(tensor.transpose(1, 2) for tensor in (q, k, v)), softmax_scale=scale, **options)
+        out, lse, *_ = attend(q, k, v, softmax_scale=scale, **options)
         return out.transpose(1, 2), lse
 
     return call
@@ -126,11 +127,12 @@ def _own(problem: Problem) -> Attend:
     return lambda q, k, v, scale: flash_attention(q, k, v, causal=problem.causal, scale=scale)
 
 
+_FLASH = ("fa2", "fa3", "fa4")
 _MAKERS: dict[str, Callable[[Problem], Attend]] = {
     "sdpa_flash": _sdpa_flash,
     "sdpa_cudnn": _sdpa_cudnn,
     "sdpa_math": _sdpa_math,
     "flex": _flex,
     "flash_attention": _own,
-    **{backend: functools.partial(_flash, backend=backend) for backend in ("fa2", "fa3", "fa4")},
+    **{backend: functools.partial(_flash, backend=backend) for backend in _FLASH},
 }
