@@ -145,7 +145,7 @@ def _words(stderr: str) -> str:
 
 class CubinVariant(Variant):
     """A cubin, launched as the launcher of the Triton that made it would. Tensor maps are encoded when it is bound, not
-    at every launch, so that `call_us` of a row is no Triton's."""
+    at every launch."""
 
     def __init__(self, case: Case, arch: str) -> None:
         super().__init__(case)

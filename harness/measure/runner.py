@@ -22,7 +22,7 @@ from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.operators.protocol import Problem
 from harness.rows import results
-from harness.rows.reading import is_final, median_ms, of_earlier_gate, process
+from harness.rows.reading import is_final, median_ms, of_earlier_gate
 
 AGAIN_LIMIT = 0.005
 """Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
@@ -68,11 +68,11 @@ def run(
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted; `reusable` are rows of other files that
     are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
-    on another board each where there are several, those of burst mode unless all modes are others; processes of
-    `reusable` count. The second one also times by CUPTI what is timed in burst mode and has no such row, where there is
-    a GPU or `cupti` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
-    timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in
-    progress, the second marks it interrupted, and so does the first where the caller is not `patient`.
+    on another board each where there are several, those of burst mode unless all modes are others. The second one also
+    times by CUPTI what is timed in burst mode and has no such row, where there is a GPU or `cupti` says so. `gate` are
+    fields of GateOptions that the experiment does not name, `timing` options of timing.time_group. Raises SystemExit
+    after Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress, the second marks it interrupted, and
+    so does the first where the caller is not `patient`.
     """
     with results.Writer(path) as writer, Interrupts(patient) as interrupts, Progress() as progress:
         earlier = results.read(path) if resume else []
@@ -329,7 +329,7 @@ class Run:
         rows have an environment row of their own."""
         todo: list[tuple[dict[str, str], list[Case], bool, bool]] = []
         for needed, group in self.final_groups(mode):
-            stale = not self.has_process(group, mode, number, on_another_board=number == 2)
+            stale = not all(self.session.has_replicate(case, mode, number) for case in group)
             check = by_cupti and (stale or self.lacks_cupti(group))
             if stale or check:
                 todo.append((needed, group, stale, check))
@@ -364,17 +364,6 @@ class Run:
     def lacks_cupti(self, group: Iterable[Case]) -> bool:
         """True if any case lacks a valid timing by CUPTI."""
         return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
-
-    def has_process(self, group: Iterable[Case], mode: str, number: int, *, on_another_board: bool = False) -> bool:
-        """Whether an earlier run of this file timed the group in its process of this number, or as many processes did
-        of reusable rows, the first one of this run among them. `on_another_board`: not if all of those are of one
-        board and this is another, for an interval from one board knows nothing of others."""
-        if all(self.session.has_replicate(case, mode, number) for case in group):
-            return True
-        met = [self.session.processes(case, mode) | {process(self.timed[case, mode])} for case in group]
-        together = set.intersection(*met)
-        alone = on_another_board and self.session.are_on_one_other_board(together)
-        return len(together) >= number and not alone
 
     def timed_in(self, mode: str) -> dict[Case, Row]:
         """What was timed in this mode and passed."""
@@ -470,22 +459,20 @@ class Run:
                     write(case, {"status": "interrupted", "reason": "stopped while the group was timed"})
                 return
             except Failed as failure:
-                if not failure.partial:
-                    if failure.stage == "launch" and options.get("queue") != 1:
-                        # Several launches were under way, and a host that waits at one may wait for another.
-                        options["queue"] = 1
-                        continue
-                    guilty = [labels[failure.label]] if failure.label else list(members)
-                    for case in guilty:
-                        members.remove(case)
-                        # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there is reused.
-                        refused = failure.fields["status"] == "unsupported"
-                        if refused and self.session.is_reusable(case, self.kind, mode):
-                            self.timed.pop((case, mode), None)
-                        else:
-                            write(case, failure.fields)
+                if failure.stage == "launch" and options.get("queue") != 1:
+                    # Several launches were under way, and a host that waits at one may wait for another.
+                    options["queue"] = 1
                     continue
-                answer = failure.partial
+                guilty = [labels[failure.label]] if failure.label else list(members)
+                for case in guilty:
+                    members.remove(case)
+                    # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there is reused.
+                    refused = failure.fields["status"] == "unsupported"
+                    if refused and self.session.is_reusable(case, self.kind, mode):
+                        self.timed.pop((case, mode), None)
+                    else:
+                        write(case, failure.fields)
+                continue
             limit = options.get("limit", AGAIN_LIMIT)
             again = _again(answer, limit, before)
             if again["flagged"] and before is None:

@@ -146,9 +146,8 @@ class Service(Process):
     def time(self, cases: Mapping[str, Case], repeated: str, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) together, and `repeated` a second time as "... again".
 
-        The answer, label -> fields of the timing row, is also sent before the host latencies are measured, so that a
-        failure there costs nothing else. `options` go to timing.time_group. Inputs are the operator's first
-        distribution, seed 0; outputs are poisoned before the first timed launch and judged after the last.
+        The answer is label -> fields of the timing row. `options` go to timing.time_group. Inputs are the operator's
+        first distribution, seed 0; outputs are poisoned before the first timed launch and judged after the last.
         """
         from harness.machine import clocks
         from harness.measure import gate, timing
@@ -181,19 +180,6 @@ class Service(Process):
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
-        self.say("partial", rows)
-        if on_gpu:
-            for measure in ("launcher", "graph"):
-                for label, case in cases.items():
-                    if measure == "graph" and case.technique is None:
-                        continue
-                    self.now("launch", label)
-                    launches = timing.launches_for(statistics.median(timings[label].samples_ms))
-                    rows[label].setdefault("call_us", {})[measure] = (
-                        timing.host_latency(calls[label], synchronize=self._synchronize, launches=launches)
-                        if measure == "launcher"
-                        else timing.graph_latency(calls[label], launches=launches)
-                    )
         return rows
 
     def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:

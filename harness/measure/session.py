@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,8 +16,8 @@ from harness.catalog.cases import Case
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure.worker import Deadlines, Worker
-from harness.rows import making, reading, results
-from harness.rows.reading import median_ms, process, status_word
+from harness.rows import making, results
+from harness.rows.reading import median_ms, status_word
 
 
 class Session:
@@ -55,11 +54,6 @@ class Session:
         elsewhere = sorted(reusable, key=lambda row: row["time"])
         self._reusable = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
-        self._boards = {name: reading.board(row.get("details") or {}) for name, row in self._environments.items()}
-        self._processes = defaultdict[str, set[tuple[Any, Any]]](set)
-        for row in elsewhere:
-            if results.what(row) == "timing":
-                self._processes[_cell(row)].add(process(row))
         self._groups = len({row["group"] for row in earlier if "group" in row})
         self.source_sha256 = cache(loader.source_sha256)
 
@@ -114,20 +108,6 @@ class Session:
         """Whether an earlier run of this file timed the case in its process of this number."""
         return (_cell({**self.identity(case), "mode": mode}), number) in self._replicates
 
-    def processes(self, case: Case, mode: str) -> set[tuple[Any, Any]]:
-        """The processes that timed the case in reusable rows."""
-        return self._processes[_cell({**self.identity(case), "mode": mode})]
-
-    @property
-    def board(self) -> str | None:
-        """Which board of its kind the run began on; None without a GPU."""
-        return reading.board({"gpu": self.gpu})
-
-    def are_on_one_other_board(self, processes: Iterable[tuple[Any, Any]]) -> bool:
-        """Whether these, of reusable rows, are all of one board, and the run is on another."""
-        boards = {self._boards.get(name) for name, _ in processes}
-        return len(boards) == 1 and None not in {self.board, *boards} and self.board not in boards
-
     def new_group(self) -> str:
         """A name for an interleaved group, unique among all runs."""
         self._groups += 1
@@ -172,8 +152,8 @@ class Session:
 
 
 def _replicate(row: Mapping[str, Any]) -> int:
-    """Which process of a run timed the row: 0 for the first."""
-    return int((row.get("details") or {}).get("replicate", 0))
+    """Which process of a run timed the row: 0 for the first, and for times by CUPTI, of which a case has one."""
+    return int((row.get("details") or {}).get("replicate", 0)) if results.what(row) == "timing" else 0
 
 
 def _cell(row: Mapping[str, Any]) -> str:

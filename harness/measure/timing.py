@@ -370,35 +370,3 @@ def cool(sampler: clocks.Sampler, stopwatch: Stopwatch, *, busy: float) -> None:
     while sampler.near_power_cap() and waited < LONGEST_REST:
         stopwatch.sleep(0.02)
         waited += 0.02
-
-
-def launches_for(milliseconds: float) -> int:
-    """How many launches of a call of this length tell its host latency: 20, fewer where they would keep the GPU busy
-    for longer than 20 ms, 5 at least."""
-    return max(5, min(20, int(20 / max(milliseconds, 1e-3))))
-
-
-def host_latency(call: Call, *, synchronize: Call, launches: int) -> float:
-    """Median host time of one call in microseconds. `launches` must be fewer than the GPU's queue is deep."""
-    synchronize()
-    samples = []
-    for _ in range(launches):
-        start = time.perf_counter()
-        call()
-        samples.append((time.perf_counter() - start) * 1e6)
-    synchronize()
-    return statistics.median(samples)
-
-
-def graph_latency(call: Call, *, launches: int) -> float | None:
-    """Median host time in microseconds of replaying `call` as a CUDA graph, None when it cannot be captured."""
-    graph = torch.cuda.CUDAGraph()
-    stream = torch.cuda.current_stream()
-    try:
-        with torch.cuda.graph(graph):
-            call()
-    except RuntimeError:
-        return None
-    finally:
-        torch.cuda.set_stream(stream)  # a capture that fails leaves its own stream current
-    return host_latency(graph.replay, synchronize=torch.cuda.synchronize, launches=launches)

@@ -85,14 +85,12 @@ class GateOptions:
 
 class Failed(Exception):
     """A case ended its worker. `fields` are the row's status, reason and details, `label` says which case it was (None
-    when it was none), `stage` what it was doing, `partial` what the worker had delivered before. `elsewhere`: it was
-    another process that ended, and the worker goes on."""
+    when it was none), `stage` what it was doing. `elsewhere`: it was another process that ended, and the worker goes
+    on."""
 
-    def __init__(
-        self, fields: dict[str, Any], label: str | None, stage: str, partial: dict[str, Any], *, elsewhere: bool = False
-    ) -> None:
+    def __init__(self, fields: dict[str, Any], label: str | None, stage: str, *, elsewhere: bool = False) -> None:
         super().__init__(fields["reason"])
-        self.fields, self.label, self.stage, self.partial, self.elsewhere = fields, label, stage, partial, elsewhere
+        self.fields, self.label, self.stage, self.elsewhere = fields, label, stage, elsewhere
 
 
 class Worker:
@@ -198,7 +196,6 @@ class Worker:
         """The answer to the call of this token, which the log tells of from `log_start` on. Heartbeats on the way move
         the deadline."""
         stage, label = "start", None
-        partial: dict[str, Any] = {}
         end = time.monotonic() + self._deadlines.start
 
         def failed(status: str, reason: str, check: str | None = None, **details: Any) -> Failed:
@@ -209,7 +206,7 @@ class Worker:
             if output.strip():
                 details["log"] = scrub(output.strip())[-LOG_TAIL:]
             fields = {"status": status, "reason": reason, "details": details}
-            return Failed({**fields, "check": check} if check else fields, label, stage, partial)
+            return Failed({**fields, "check": check} if check else fields, label, stage)
 
         while True:
             try:
@@ -227,8 +224,6 @@ class Worker:
                     if label:
                         self._told(stage, label)
                     end = time.monotonic() + getattr(self._deadlines, stage) + sum(grace)
-                elif kind == "partial":
-                    partial.update(content[0])
                 elif kind == "group":
                     self._groups.append(content[0])
                 elif kind == "failed":

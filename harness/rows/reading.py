@@ -170,12 +170,6 @@ def is_reference_tile(row: Row) -> bool:
     return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)
 
 
-def board(described: Mapping[str, Any]) -> str | None:
-    """Which board of its kind an environment's details are of; None where that was not recorded, or without a GPU."""
-    uuid: str | None = (described.get("gpu") or {}).get("uuid_sha256")
-    return uuid
-
-
 def gpu_name(environment: Row) -> str:
     """The GPU of an environment row, "a CPU" where there was none."""
     return ((environment.get("details") or {}).get("gpu") or {}).get("name") or "a CPU"

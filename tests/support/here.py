@@ -43,7 +43,7 @@ class Here(Worker):
             status, reason, more = process.told(error, stage)
             fields = {"status": status, "reason": reason, **{n: more.pop(n) for n in ("check",) if n in more}}
             fields["details"] = {"stage": stage, **more}
-            raise Failed(fields, self._label, stage, {}) from error
+            raise Failed(fields, self._label, stage) from error
 
     def kill(self) -> None:
         self._service.end_isolation()
