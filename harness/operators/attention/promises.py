@@ -44,8 +44,8 @@ def promises() -> tuple[Promise, ...]:
         _flagship("flagship_over_fa4", "cuda", "fa4"),
         _flagship("flagship_over_fastest_sustained", "cuda", FASTEST, "hopper_sustained", mode="sustained"),
         _flagship("triton_over_flagship", "triton", "cuda"),
-        _flagship("triton_over_cudnn", "triton", "sdpa_cudnn", problem=LONG),
-        _flagship("gluon_over_cudnn", "gluon", "sdpa_cudnn", problem=LONG),
+        _flagship("triton_over_fastest", "triton", FASTEST),
+        _flagship("gluon_over_fastest", "gluon", FASTEST),
         Promise(
             *("flash_attention_over_fastest", "flash_attention", FASTEST, "calls"),
             mode="idle",
