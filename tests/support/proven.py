@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.metadata import version
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +24,10 @@ from harness.rows import reading, results
 from harness.setup import doctor
 
 RECORDED = sources.ROOT / "reports" / "recorded"
+GPUS = ("h100", "h200")
 EXPERIMENTS = [
-    *sorted({("h200", ladder.experiment) for ladder in techniques.LADDERS.values()}),
-    ("h200", "what_triton_misses"),
-    ("h200", "flagship_variants"),
+    *product(GPUS, sorted({ladder.experiment for ladder in techniques.LADDERS.values()})),
+    *product(GPUS, ("hopper_grid", "what_triton_misses", "flagship_variants")),
     (results.COMPILERS, "inspect"),
 ]
 
@@ -41,6 +42,7 @@ def rows() -> tuple[dict[str, Any], ...]:
         if row["kind"] in ("gate", "code")
         and row["status"] == "passed"
         and row.get("technique")
+        and row.get("operator", "attention") == "attention"
         and reading.is_current(row, _Sources())
     )
 
