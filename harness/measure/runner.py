@@ -102,7 +102,6 @@ def run(
             with shared as this.sharing:
                 this.gate_all()
             session.own = False
-            this.screen()
             session.release()  # the timing is done by processes of its own, with no other on the GPU
             for mode in modes:
                 this.time_all(mode)
@@ -153,13 +152,7 @@ class Run:
 
     def gate_all(self) -> None:
         """Gates every case, problem by problem, so that a worker computes the truth of each problem once."""
-        fresh = []
-        for case in chain(*by_problem(self.todo)):
-            if reason := self.declines(case):
-                self.decline(case, reason)
-            elif self.same_program(case) is None and not self.skips(case):
-                fresh.append(case)
-        self.compile(self.may_be_loaded(fresh))
+        fresh = self.fresh()
         for number, case in enumerate(fresh, 1):
             if self.session.interrupts.requested:
                 return
@@ -168,6 +161,17 @@ class Run:
             self.settle(case, fields)
             self.session.count = ""
             self.session.progress.step("gate", number, len(fresh))
+
+    def fresh(self) -> list[Case]:
+        """The cases to gate, problem by problem and compiled; writes the rows of what is declined."""
+        fresh = []
+        for case in chain(*by_problem(self.todo)):
+            if reason := self.declines(case):
+                self.decline(case, reason)
+            elif self.same_program(case) is None and not self.skips(case):
+                fresh.append(case)
+        self.compile(self.may_be_loaded(fresh))
+        return fresh
 
     def compile(self, cases: Iterable[Case]) -> None:
         """Compiles for the GPU, in parallel, what this run has not compiled yet: a worker would do it one by one."""
@@ -290,9 +294,6 @@ class Run:
             return self.session.write(case, {**fields, "kind": kind})
         return earlier
 
-    def screen(self) -> None:
-        """Leaves out what need not be timed: nothing."""
-
     def same_program(self, case: Case) -> Case | None:
         """The case that has this program under its first name, if that is run as well."""
         name = self.loader.same_program(case)
@@ -304,15 +305,19 @@ class Run:
     def time_all(self, mode: str) -> None:
         """Times what passed, problem by problem, group by group."""
         for here in by_problem(case for case, row in self.gated.items() if row["status"] == "passed"):
-            anchor, variables = anchor_of(here), self.variables(here)
-            milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
-            members = [case for case in here if case != anchor]
-            for needed, split in groups.environments(members, variables) or [({}, [])]:
-                found = [split] if self.one_group else groups.groups(split, milliseconds, self.together)
-                for group in found or [[]]:
-                    self.time_group([anchor, *group] if anchor else group, needed, mode)
-            if not self.one_group:
-                self.time_finals(here, anchor, mode)
+            self.time_problem(here, mode)
+
+    def time_problem(self, here: list[Case], mode: str) -> None:
+        """Times cases of one problem, all of which passed."""
+        anchor, variables = anchor_of(here), self.variables(here)
+        milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
+        members = [case for case in here if case != anchor]
+        for needed, split in groups.environments(members, variables) or [({}, [])]:
+            found = [split] if self.one_group else groups.groups(split, milliseconds, self.together)
+            for group in found or [[]]:
+                self.time_group([anchor, *group] if anchor else group, needed, mode)
+        if not self.one_group:
+            self.time_finals(here, anchor, mode)
 
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """Times the fastest of each series once more, together, where they were chosen or met no other before."""

@@ -1,8 +1,9 @@
-"""Selects tiles, in two phases: gates every tile of every technique's grid, once, with a stopwatch around each launch;
-then times the few fastest of each kernel properly, interleaved with each other, and keeps the fastest per cell.
+"""Selects tiles, problem by problem: samples every tile of every technique's grid in a few launches, gates the fastest
+of each kernel, times these properly, interleaved with each other, and keeps the fastest per cell.
 
 This gate has one input distribution, the operator's first: no tile counts for what happened here. The experiments that
-use the chosen ones gate these again, on all distributions, and time them anew.
+use the chosen ones gate these again, on all distributions, and time them anew. A run that ends early has all rows of
+the problems before.
 
 Only distinct programs are tuned. A twin that is another's program inherits its tile.
 """
@@ -21,16 +22,22 @@ from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
 from harness.catalog.entries import Experiment, Tile
 from harness.measure import groups, runner
+from harness.measure.worker import Deadlines, Failed
 from harness.operators.protocol import Problem
 from harness.rows import results
 
 QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
 """Options of timing.time_group: enough to tell tiles apart that matter."""
+SAMPLES = 4
+"""Launches by which all tiles are compared before any is gated."""
 FINALISTS = 3
 """Tiles of one kernel that are timed properly, at least."""
-HOST_MS = 0.25
-"""Milliseconds by which a launch between two waits may seem slower than another because of the host: a tile no further
-behind than that is timed properly too. A short kernel takes less itself."""
+MOST_FINALISTS = groups.LARGEST - 2
+"""The same, at most: they are one group, in which the first is timed again."""
+NEAR = 1.08
+"""Least sample over that of the fastest tile, up to which a tile is timed properly."""
+LAUNCH_SECONDS = 30.0
+"""Deadline of a launch: a tile that hangs costs no more."""
 
 
 def tune(
@@ -55,6 +62,7 @@ def tune(
     loader = importlib.import_module(options.get("loader", "harness.build"))
     selected = of_grids(names, backends, problems, loader.same_program)
     timing = {**QUICK, **options.pop("timing", {})}
+    options.setdefault("deadlines", Deadlines(launch=LAUNCH_SECONDS))
     runner.run(
         experiment,
         on=on,
@@ -86,23 +94,54 @@ class Tuning(runner.Run):
         passed = fields["status"] == "passed"
         self.gated[case] = fields if passed else self.write_outcome(case, "tune", fields)
 
-    def screen(self) -> None:
-        """Leaves the fastest tiles of each kernel for the timing; a row says of each other one that it was slower.
+    def gate_all(self) -> None:
+        """Samples, gates and times the tiles of one problem after the other."""
+        problems = runner.by_problem(self.fresh())
+        for number, cases in enumerate(problems, 1):
+            rivals: dict[object, list[Case]] = {}
+            for case in cases:
+                rivals.setdefault(groups.rivals(case), []).append(case)
+            finalists = [case for series in rivals.values() for case in self.finalists(series)]
+            for mode in self.modes:
+                if finalists and not self.session.interrupts.requested:
+                    self.time_problem(finalists, mode)
+            self.session.progress.step("tune", number, len(problems))
 
-        A launch at the gate, between two waits, is a rough measure, good enough to tell a tile that is far behind.
-        """
-        rivals: dict[object, list[Case]] = {}
-        for case, row in self.gated.items():
-            if row["status"] == "passed" and not self.session.interrupts.requested:
-                rivals.setdefault((groups.rivals(case), case.problem), []).append(case)
-        for cases in rivals.values():
-            launch_ms = {case: self.gated[case]["details"]["launch_ms"] for case in cases}
-            cases.sort(key=lambda case: launch_ms[case])
-            for case in cases[FINALISTS:]:
-                if launch_ms[case] <= launch_ms[cases[0]] + HOST_MS:
-                    continue
-                details = {**self.gated.pop(case)["details"], "screened": f"slower at the gate than {FINALISTS} others"}
-                self.session.write(case, {"kind": "tune", "status": "passed", "details": details})
+    def finalists(self, cases: Sequence[Case]) -> list[Case]:
+        """The tiles of a kernel that pass the gate and are fast enough to be timed; writes the rows of the others."""
+        samples = {case: ms for case in cases if (ms := self.sample(case)) is not None}
+        found: list[Case] = []
+        for case, ms in sorted(samples.items(), key=lambda one: one[1]):
+            if self.session.interrupts.requested:
+                return []
+            near = len(found) < MOST_FINALISTS and ms <= NEAR * samples[(found or [case])[0]]
+            if len(found) >= FINALISTS and not near:
+                screened = f"slower in {SAMPLES} launches than {len(found)} others"
+                fields = {"status": "not_converged", "reason": f"{screened}: neither gated nor timed further"}
+                self.session.write(case, {**fields, "kind": "tune", "details": {"launch_ms": ms, "screened": screened}})
+                continue
+            gated = self.gate(case)
+            if gated["status"] == "passed":
+                gated["details"]["launch_ms"] = ms
+                found.append(case)
+            self.settle(case, gated)
+        return found
+
+    def sample(self, case: Case) -> float | None:
+        """Milliseconds of the fastest of SAMPLES launches; None, and a row, where one fails."""
+        if self.session.interrupts.requested:
+            return None
+        try:
+            worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
+            return float(worker.call("sample", case, str(case), SAMPLES))
+        except KeyboardInterrupt:
+            self.settle(case, {"status": "interrupted", "reason": "stopped while it was sampled"})
+        except Failed as failure:
+            self.settle(case, failure.fields)
+        return None
+
+    def time_all(self, mode: str) -> None:
+        """Nothing is left: each problem is timed once its finalists are known."""
 
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """There are none: a tile is chosen, not a kernel."""
@@ -129,9 +168,11 @@ def select(
 
 def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection]:
     """The tile with the lowest median of each technique, backend and cell; where several problems share a cell, the
-    lowest sum of medians over the tiles that passed on all of them."""
+    lowest sum of medians over the tiles that were timed on all of them. Where none was, a cell that is some problem's
+    narrowest has the fastest of those timed on the most problems, and a wider one has no tile."""
     medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
     tried: dict[tuple[str, str, str], set[Tile]] = {}
+    problems: dict[tuple[str, str, str], set[Problem]] = {}
     for row in results.newest(rows):
         if results.what(row) != "tune":
             continue
@@ -140,12 +181,15 @@ def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection
         for name in problem.cells:
             cell = (row["technique"], row["backend"], name)
             tried.setdefault(cell, set()).add(tile)
+            problems.setdefault(cell, set()).add(problem)
             if row["status"] == "passed" and row.get("samples_ms"):
                 medians.setdefault(cell, {}).setdefault(tile, {})[problem] = statistics.median(row["samples_ms"])
     found = []
     for cell, by_tile in medians.items():
-        problems = max(len(times) for times in by_tile.values())
-        complete = {tile: sum(times.values()) for tile, times in by_tile.items() if len(times) == problems}
+        most = max(len(times) for times in by_tile.values())
+        if most < len(problems[cell]) and cell[-1] not in {problem.cells[0] for problem in problems[cell]}:
+            continue
+        complete = {tile: sum(times.values()) for tile, times in by_tile.items() if len(times) == most}
         best = min(complete, key=lambda tile: (complete[tile], tile))
         found.append(tiles.Selection(*cell, best, len(tried[cell]), run))
     return sorted(found)
@@ -160,7 +204,7 @@ def of_lengths(selections: Sequence[tiles.Selection], table: Iterable[tiles.Sele
         groups.setdefault((one.technique, one.backend, "-".join(one.cell.split("-")[:2])), []).append(one)
     found = []
     for (*_, plain), group in groups.items():
-        if len(group) == 2:  # the entry for all lengths, and one class
+        if len(group) == 2 and any(one.cell == plain for one in group):  # the entry for all lengths, and one class
             known = [one for one in group if one.cell != plain and (one.technique, one.backend, one.cell) in told_apart]
             group = known or [one for one in group if one.cell == plain]
         found += group

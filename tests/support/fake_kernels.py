@@ -168,7 +168,8 @@ def load(case: Case, on: str) -> FakeVariant:
         assert os.environ["FAKE_VARIABLE"] == "1"
         return FakeVariant(attend)
     if name == "paced":
-        return FakeVariant(paced(case.tile.block_n))
+        wrong = str(case.tile.block_n) in os.environ.get("FAKE_WRONG", "").split(",")
+        return FakeVariant(zeros if wrong else paced(case.tile.block_n))
     if name.startswith("timed_"):
         return TimedFault(globals()[name.removeprefix("timed_")])
     return FakeVariant(globals()[name])

@@ -136,9 +136,31 @@ SMALL_M = (
     ),
 )
 """Of rungs that multiply B by A."""
+
+
+def _three_warpgroups_may(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
+    """The limits of a rung whose Gluon kernel takes three warpgroups too: they have 64 rows each, and its tensors have
+    the rows of one."""
+    of_gluon = next(one for one in limits if one.backend == "gluon" and one.applies is WARPGROUP_TILES.applies)
+    three = Limit(
+        "gluon",
+        f"{of_gluon.reason}; or three have 64 rows each: warps 12, block_m 192 and block_n 64 or 128",
+        lambda problem, tile: (
+            (tile.block_m, tile.block_n) not in ((192, 64), (192, 128))
+            if tile.warps == 12
+            else of_gluon.applies(problem, tile)
+            or any(size & size - 1 for size in (tile.block_m, tile.block_n, block_k(tile)))
+        ),
+    )
+    replaced = {POWER_OF_TWO: replace(POWER_OF_TWO, backend="core_triton"), of_gluon: three}
+    return tuple(replaced.get(limit, limit) for limit in limits)
+
+
+WAVES = _three_warpgroups_may(STAGED)
+"""Of square_waves."""
 SCHEDULES = {
     0: STAGED,
-    1: STAGED,
+    1: WAVES,
     2: STAGED,
     3: STAGED,
     4: STAGED,
@@ -148,8 +170,10 @@ SCHEDULES = {
     8: WARPGROUPS,
     9: STAGED,
 }
-"""The flagship's schedules in CUDA, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the
-others are kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh). What each takes."""
+"""The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
+kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh). What each takes."""
+SCHEDULES_IN = {"cuda": tuple(SCHEDULES), "core_triton": (0, 1, 2, 4, 5, 6), "gluon": (0, 1, 2, 5, 6, 7)}
+"""Those that a language has."""
 
 
 def schedule(tile: Tile) -> int:
@@ -165,19 +189,20 @@ def _of_schedules(limit: Limit) -> Limit:
     )
 
 
+def _named(backend: str) -> Limit:
+    known = SCHEDULES_IN[backend]
+    reason = f"schedule must be one of {', '.join(map(str, known))}"
+    return Limit(backend, reason, lambda problem, tile: schedule(tile) not in known)
+
+
 CHOOSES = (
-    *(limit for limit in STAGED if limit.backend != "cuda"),
-    *(_of_schedules(limit) for limit in dict.fromkeys(chain(*SCHEDULES.values())) if limit.backend == "cuda"),
+    *(_of_schedules(limit) for limit in dict.fromkeys(chain(*SCHEDULES.values()))),
     Limit(
         "cuda",
         "where the tile names no schedule it chooses its columns itself, of tiles with 128 rows for two warpgroups: "
         "block_m must be 128 and warps 8",
         lambda problem, tile: schedule(tile) == 0 and (tile.block_m != 128 or tile.warps != 8),
     ),
-    Limit(
-        "cuda",
-        f"schedule must be one of {', '.join(map(str, SCHEDULES))}",
-        lambda problem, tile: schedule(tile) not in SCHEDULES,
-    ),
+    *map(_named, SCHEDULES_IN),
 )
 """Of the rung that is compiled for several tiles, or as another rung."""

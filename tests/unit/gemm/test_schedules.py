@@ -1,14 +1,15 @@
-"""The flagship's tiles in CUDA name a kernel of the ladder, and take what it takes."""
+"""The flagship's tiles name a kernel of the ladder, and take what it takes, in each language."""
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
-from harness.operators.gemm.limits import SCHEDULES, schedule
+from harness.operators.gemm.limits import SCHEDULES, SCHEDULES_IN, schedule
 from harness.operators.gemm.problem import Problem
 
 FLAGSHIP = techniques.of_qualified("gemm/flagship")
@@ -18,31 +19,50 @@ RUNGS = {
 }
 
 
+TWINS = {
+    "triton": (importlib.import_module("triton_kernels.gemm.hopper.flagship"), "core_triton"),
+    "gluon": (importlib.import_module("triton_kernels.gemm.gluon.hopper.flagship"), "gluon"),
+}
+
 LIKE = {"staggered": "square_waves"}
 """Rungs that take the tiles of schedules that are no rung."""
 
 
-def said(tile: str, problem: Problem = Problem.square(4096), name: str = "flagship") -> str:  # noqa: B008
-    return techniques.unsupported(techniques.of_qualified(f"gemm/{name}"), "cuda", problem, Tile.parse(tile)) or ""
+def said(tile: str, name: str = "flagship", backend: str = "cuda") -> str:
+    rung = techniques.of_qualified(f"gemm/{name}")
+    return techniques.unsupported(rung, backend, Problem.square(4096), Tile.parse(tile)) or ""
 
 
 def test_the_header_and_the_limits_number_the_same_schedules() -> None:
     assert set(RUNGS) == set(SCHEDULES) - {0}
 
 
+def test_the_flagships_in_triton_have_the_kernels_that_the_limits_number() -> None:
+    for backend, (module, series) in TWINS.items():
+        assert {0, *module.SCHEDULES} == set(SCHEDULES_IN[series]), backend
+        for number, twin in module.SCHEDULES.items():
+            assert twin.kernel.__name__ == RUNGS[number], backend
+
+
+@pytest.mark.parametrize("backend", ["cuda", *TWINS])
 @pytest.mark.parametrize("number", sorted(RUNGS))
-def test_a_schedule_takes_the_tiles_of_its_rung(number: int) -> None:
-    tiles = {tile.slug.partition("-schedule")[0] for tile in techniques.grid(FLAGSHIP, "cuda", Problem.square(4096))}
-    tiles |= {"64x64-s4-w8", "16x64-s4-w4", "128x256-s5-w8", "192x64-s2-w12", "128x256-s2-w4"}
+def test_a_schedule_takes_the_tiles_of_its_rung(number: int, backend: str) -> None:
+    if number not in SCHEDULES_IN[TWINS[backend][1] if backend in TWINS else backend]:
+        assert "schedule must be one of" in said(f"128x256-s4-w8-schedule{number}", backend=backend)
+        return
+    tiles = {tile.slug.partition("-schedule")[0] for tile in techniques.grid(FLAGSHIP, backend, Problem.square(4096))}
+    tiles |= {"64x64-s4-w8", "16x64-s4-w4", "128x256-s5-w8", "192x64-s2-w12", "128x192-s2-w8", "128x256-s2-w4"}
+    rung = LIKE.get(RUNGS[number], RUNGS[number])
     for tile in tiles:
-        assert bool(said(f"{tile}-schedule{number}")) == bool(
-            said(tile, name=LIKE.get(RUNGS[number], RUNGS[number]))
-        ), tile
+        ours, theirs = said(f"{tile}-schedule{number}", backend=backend), said(tile, rung, backend)
+        assert bool(ours) == bool(theirs), tile
 
 
-def test_every_schedule_is_tuned() -> None:
-    grid = techniques.grid(FLAGSHIP, "cuda", Problem.square(4096))
-    assert {schedule(tile) for tile in grid} == set(SCHEDULES)
+@pytest.mark.parametrize("backend", ["cuda", *TWINS])
+def test_every_schedule_is_tuned(backend: str) -> None:
+    grid = techniques.grid(FLAGSHIP, backend, Problem.square(4096))
+    assert {schedule(tile) for tile in grid} == set(SCHEDULES_IN[TWINS[backend][1] if backend in TWINS else backend])
+    assert set(FLAGSHIP.grid[backend]) <= set(grid), "a tile of the grid is declined"
 
 
 def test_an_unknown_schedule_and_a_tile_that_the_host_cannot_choose_are_declined() -> None:

@@ -16,6 +16,7 @@ from harness.machine import environment
 from harness.measure import tune
 from harness.measure.worker import Deadlines
 from harness.operators.attention.problem import Problem
+from harness.operators.gemm.problem import Problem as Product
 from harness.rows import results
 from tests.support import fake_kernels
 
@@ -27,7 +28,7 @@ PACES = tuple(Tile(16, milliseconds) for milliseconds in (160, 40, 80, 20, 120, 
 TOO_SMALL = Limit("cuda", "block_n must be 32 or more", lambda problem, tile: tile.block_n < 32)
 
 
-def row(tile: Tile, milliseconds: float | None, problem: Problem = PROBLEM, **fields: Any) -> dict[str, Any]:
+def row(tile: Tile, milliseconds: float | None, problem: Any = PROBLEM, **fields: Any) -> dict[str, Any]:
     status = {"status": "passed", "samples_ms": [milliseconds]} if milliseconds else {"status": "wrong", "reason": "x"}
     cell = {"technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "tile": tile.to_dict()}
     return {"kind": "tune", "time": "1", **cell, **status, **fields}
@@ -48,6 +49,18 @@ def test_problems_of_one_cell_share_a_tile() -> None:
     rows = [row(GRID[0], 1.0), row(GRID[0], 9.0, longer), row(GRID[1], 2.0), row(GRID[1], 5.0, longer)]
     (selection,) = tune.of_lengths(tune.fastest([*rows, row(GRID[2], 0.5)], "run"), [])
     assert (selection.tile, selection.tried) == (GRID[1], 3)
+
+
+def test_a_shape_has_its_tile_and_a_wider_cell_one_that_was_timed_on_all_its_problems() -> None:
+    square, flat, deep = Product(4096, 4096, 4096), Product(4096, 4096, 512), Product(1024, 1024, 32_768)
+    times = {square: (1.0, 2.0), flat: (2.0, None), deep: (None, 3.0)}
+    gemm = {"operator": "gemm", "technique": "flagship"}
+    rows = [
+        row(tile, ms, problem, **gemm) for problem, both in times.items() for tile, ms in zip(GRID, both, strict=False)
+    ]
+    found = {one.cell: one.tile for one in tune.of_lengths(tune.fastest(rows, "run"), [])}
+    shapes = {square.cells[0]: GRID[0], flat.cells[0]: GRID[0], deep.cells[0]: GRID[1]}
+    assert found == {**shapes, "many_waves": GRID[0], "one_wave": GRID[1]}, "none was timed on all three"
 
 
 def test_lengths_of_several_classes_get_tiles_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,16 +205,14 @@ def fakes() -> Iterator[None]:
         yield
 
 
-def test_what_the_host_may_have_delayed_is_timed_too(
-    fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tune, "HOST_MS", 75.0)
+def test_a_tile_near_the_fastest_is_timed_too(fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "NEAR", 3.2)
     tuned(("paced",), tmp_path / "tune.jsonl")
     timed = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("samples_ms")]
     assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60, 80]
 
 
-def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
+def test_the_fastest_samples_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
     names = ("paced", "paced_again", "right")  # paced_once_more runs the program too, and declines the tile
     path = tmp_path / "tune.jsonl"
     table = tuned(names, path)
@@ -214,7 +225,7 @@ def test_the_fastest_at_the_gate_are_timed_and_same_programs_inherit(fakes: None
     screened = [row for row in rows if row not in timed]
     assert sorted(row["tile"]["block_n"] for row in screened) == [80, 120, 160]
     assert {(row["purpose"], row["status"], row["details"]["screened"]) for row in screened} == {
-        ("tune", "passed", "slower at the gate than 3 others")
+        ("tune", "not_converged", "slower in 4 launches than 3 others")
     }
     assert all(row["details"]["launch_ms"] > row["tile"]["block_n"] for row in screened)
     chosen = {one.technique: (one.tile.block_n, one.tried) for one in tiles.read(table)}
@@ -235,3 +246,15 @@ def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
     assert (selection.technique, selection.tried, selection.run) == ("right", 3, "tune")
     assert tuned(names, path, resume=True) == tmp_path / "h200.toml"
     assert len(results.read(path)) == len(rows) + 2
+
+
+def test_a_fast_tile_that_is_wrong_leaves_its_place_to_another(
+    fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_WRONG", "20,40")
+    table = tuned(("paced",), tmp_path / "tune.jsonl")
+    rows = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("technique") == "paced"]
+    assert sorted(row["tile"]["block_n"] for row in rows if row["status"] == "wrong") == [20, 40]
+    assert sorted(row["tile"]["block_n"] for row in rows if row.get("samples_ms")) == [60, 80, 120]
+    assert table is not None
+    assert {one.tile.block_n for one in tiles.read(table) if one.technique == "paced"} == {60}

@@ -20,6 +20,7 @@ from triton_kernels.gemm.hopper.small_m import twin as small_m
 from triton_kernels.gemm.hopper.split_k import twin as split_k
 from triton_kernels.gemm.hopper.square_waves import twin as whole
 from triton_kernels.gemm.hopper.stream_k import twin as stream_k
+from triton_kernels.gemm.hopper.tma_store_epilogue import twin as eights
 from triton_kernels.gemm.specialization import (
     BLOCK_K,
     MULTIPROCESSORS,
@@ -32,6 +33,8 @@ from triton_kernels.gemm.specialization import (
     tiles,
 )
 
+SCHEDULES = {1: whole, 2: eights, 4: stream_k, 5: split_k, 6: small_m}
+"""The kernels that a tile may name by its option `schedule`."""
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to drain the ring and fill it anew, to hand on a part of its sums."""
 
@@ -74,7 +77,9 @@ def _best(m: int, n: int, k: int, tile: Any) -> tuple[Twin, Any]:
 
 
 def choose(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[Twin, Any]:
-    """The kernel and the tile of it for a problem."""
+    """The kernel and the tile of it for a problem: those that the tile names, or by cost."""
+    if named := dict(tile.extra).get("schedule"):
+        return SCHEDULES[named], replace(tile, extra=tuple(one for one in tile.extra if one[0] != "schedule"))
     return _best(a.shape[0], b.shape[0], a.shape[1], tile)
 
 

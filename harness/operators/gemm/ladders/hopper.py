@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.catalog.entries import Ladder, Technique, Tile
-from harness.operators.gemm.limits import CHOOSES, GROUPS, PAIRS, PINGPONG, SMALL_M, STAGED, WARPGROUPS, WHOLE_TILES
+from harness.operators.gemm.limits import (
+    CHOOSES,
+    GROUPS,
+    PAIRS,
+    PINGPONG,
+    SMALL_M,
+    STAGED,
+    WARPGROUPS,
+    WAVES,
+    WHOLE_TILES,
+)
 
 LADDER = Ladder(
     "hopper",
@@ -15,24 +25,50 @@ LADDER = Ladder(
     operator="gemm",
 )
 
-_SCHEDULED = tuple(
-    replace(tile, extra=(*tile.extra, ("schedule", schedule)))
-    for schedule, slugs in {
-        1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",
-        2: "128x256-s4-w8 128x256-s4-w8-group_m16 128x256-s3-w8-group_m16 128x192-s5-w8-group_m16 128x128-s6-w8",
-        3: "128x256-s4-w8 128x256-s3-w8 128x256-s4-w8-group_m4 128x192-s5-w8 128x192-s4-w8 128x128-s6-w8",
-        4: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8",
-        5: "128x256-s4-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4 64x256-s5-w4 64x128-s8-w4 128x64-s8-w8",
-        6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 32x128-s10-w8 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
-        7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
-        8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
-        9: "128x256-s4-w8-blocks128-group_m16-lag0 128x256-s4-w8-group_m16-lag1 128x256-s4-w8-group_m16-lag2 "
-        "128x256-s4-w8-blocks128-group_m16-lag1 128x256-s4-w8-blocks128-group_m16-lag2 128x192-s5-w8-group_m16-lag2 "
-        "128x128-s6-w8-group_m16-lag3 128x256-s3-w8-group_m16-lag1 128x256-s3-w8-blocks128-group_m16-lag0",
+_SCHEDULED = {
+    backend: tuple(
+        replace(tile, extra=(*tile.extra, ("schedule", schedule)))
+        for schedule, slugs in schedules.items()
+        for tile in map(Tile.parse, slugs.split())
+    )
+    for backend, schedules in {
+        "cuda": {
+            1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",
+            2: "128x256-s4-w8 128x256-s4-w8-group_m16 128x256-s3-w8-group_m16 128x192-s5-w8-group_m16 128x128-s6-w8",
+            3: "128x256-s4-w8 128x256-s3-w8 128x256-s4-w8-group_m4 128x192-s5-w8 128x192-s4-w8 128x128-s6-w8",
+            4: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8",
+            5: "128x256-s4-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4 64x256-s5-w4 64x128-s8-w4 128x64-s8-w8",
+            6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 32x128-s10-w8 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
+            7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
+            8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
+            9: "128x256-s4-w8-blocks128-group_m16-lag0 128x256-s4-w8-group_m16-lag1 128x256-s4-w8-group_m16-lag2 "
+            "128x256-s4-w8-blocks128-group_m16-lag1 128x256-s4-w8-blocks128-group_m16-lag2 "
+            "128x192-s5-w8-group_m16-lag2 128x128-s6-w8-group_m16-lag3 128x256-s3-w8-group_m16-lag1 "
+            "128x256-s3-w8-blocks128-group_m16-lag0",
+        },
+        "triton": {
+            1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4 128x128-s5-w4 64x256-s4-w4 "
+            "64x128-s8-w4",
+            2: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4",
+            4: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4",
+            5: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4 "
+            "128x64-s8-w4 64x64-s10-w4",
+            6: "16x64-s10-w4 16x128-s8-w4 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s6-w4 "
+            "64x128-s8-w8",
+        },
+        "gluon": {
+            1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 192x128-s5-w12 192x128-s4-w12 128x128-s6-w8 128x128-s6-w4 "
+            "64x256-s4-w4 64x128-s8-w4 128x64-s8-w8",
+            2: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4",
+            5: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4 "
+            "128x64-s8-w8 64x64-s10-w4",
+            6: "16x64-s10-w4 16x128-s8-w8 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s8-w8 "
+            "128x128-s6-w8",
+            7: "128x128-s6-w8 128x128-s5-w8 128x64-s8-w8",
+        },
     }.items()
-    for tile in map(Tile.parse, slugs.split())
-)
-"""Tiles of the flagship with their schedules (SCHEDULES in limits.py)."""
+}
+"""Tiles of the flagship with their schedules (SCHEDULES in limits.py), by language."""
 
 TECHNIQUES = LADDER.rungs(
     Technique(
@@ -141,7 +177,7 @@ TECHNIQUES = LADDER.rungs(
         "tiles are taken in groups so high that those of one wave cover a square of C",
         builds_on=("tma_store_epilogue",),
         mma="wgmma",
-        limits=STAGED,
+        limits=WAVES,
         general=True,
     ),
     Technique(
@@ -210,7 +246,7 @@ TECHNIQUES = LADDER.rungs(
         "a tuned tile names the kernel of the ladder; else the host chooses by the cost of waves",
         builds_on=("stream_k",),
         mma="wgmma",
-        grid={"cuda": _SCHEDULED},
+        grid=_SCHEDULED,
         limits=CHOOSES,
         general=True,
     ),

@@ -13,11 +13,15 @@ from typing import Any
 import torch
 import triton
 
+from triton_kernels.gemm.gluon.hopper.pingpong import twin as pingpong
 from triton_kernels.gemm.gluon.hopper.small_m import twin as small_m
 from triton_kernels.gemm.gluon.hopper.split_k import twin as split_k
 from triton_kernels.gemm.gluon.hopper.square_waves import twin as whole
+from triton_kernels.gemm.gluon.hopper.tma_store_epilogue import twin as eights
 from triton_kernels.gemm.specialization import BLOCK_K, MULTIPROCESSORS, Choice, Twin, few_rows, splits, step, tiles
 
+SCHEDULES = {1: whole, 2: eights, 5: split_k, 6: small_m, 7: pingpong}
+"""The kernels that a tile may name by its option `schedule`."""
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to begin and to end a program, to hand on one part of its sums."""
 
@@ -53,7 +57,9 @@ def _best(m: int, n: int, k: int, tile: Any) -> tuple[Twin, Any]:
 
 
 def choose(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[Twin, Any]:
-    """The kernel and the tile of it for a problem."""
+    """The kernel and the tile of it for a problem: those that the tile names, or by cost."""
+    if named := dict(tile.extra).get("schedule"):
+        return SCHEDULES[named], replace(tile, extra=tuple(one for one in tile.extra if one[0] != "schedule"))
     return _best(a.shape[0], b.shape[0], a.shape[1], tile)
 
 
