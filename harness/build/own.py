@@ -7,11 +7,10 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.build import interpreter, machine_code
+from harness.build import machine_code
 from harness.build.variant import Call, Variant
 from harness.catalog import own
 from harness.catalog.cases import Case
@@ -26,20 +25,17 @@ class OwnFunction(Variant):
     def __init__(self, case: Case, on: str) -> None:
         super().__init__(case)
         assert case.kernel is not None
-        self.in_triton = own.uses_triton(case.kernel)
-        if on == "cpu" and case.problem.dtype == "bf16" and self.in_triton:
+        if on == "cpu" and case.problem.dtype == "bf16" and own.uses_triton(case.kernel):
             raise Unsupported("Triton's interpreter multiplies bf16 wrongly without an error; use fp16")
         self.name = case.kernel.name
         self.device = "cpu" if on == "cpu" else "cuda"
-        self.files = own.files(case.kernel)
         function = _import(case.kernel, self.operator.signature)
         self.call = self.operator.adapt(function, self.name, takes_out="out" in _parameters(function))
         self.programs = _Programs() if on == "gpu" and importlib.util.find_spec("triton") else None
 
     def launch(self, tensors: Tensors, scalars: Scalars) -> None:
         call = self.bind(tensors, scalars)
-        with self._watched():
-            written = self.programs.watch(call) if self.programs else call()
+        written = self.programs.watch(call) if self.programs else call()
         for name, out in written.items():
             if out is not None and out is not tensors[name]:
                 tensors[name].copy_(out)
@@ -61,15 +57,6 @@ class OwnFunction(Variant):
         if self.programs is None or (path := self.programs.largest()) is None:
             return None
         return machine_code.read(path, smem_bytes=json.loads(path.with_suffix(".json").read_text())["shared"])
-
-    def _watched(self) -> AbstractContextManager[None]:
-        """On a CPU, ends a loop of the user's Python code that goes on for ever."""
-        if self.device != "cpu":
-            return nullcontext()
-        in_triton, in_python = self.operator.steps_of_any(self.problem)
-        if not self.in_triton:
-            return interpreter.watched(self.files, in_python)
-        return interpreter.watched(self.files, in_triton, seconds=interpreter.seconds_of_any(self.problem))
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import operators
-from harness.build import interpreter, machine_code
+from harness.build import machine_code
 from harness.build.variant import Call, Variant
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
@@ -63,7 +63,6 @@ class TritonVariant(Variant):
         launch, tile = self.twin.launch, self.case.tile
         assert tile is not None
         outputs = self.outputs(tensors)
-        kernels = [root / "triton_kernels" for root in {sources.ROOT, operators.root(self.operator.name)}]
         if self.on == "gpu" and self.compiled is None:
             from triton import knobs
 
@@ -73,11 +72,7 @@ class TritonVariant(Variant):
             self.compiled = launch(**tensors, **scalars, tile=tile, workspace=workspace)
             return outputs
 
-        def watched_call() -> Tensors:
-            with interpreter.watched(kernels, self.operator.steps(self.problem, tile)):
-                return call()
-
-        return watched_call if self.on == "cpu" else call
+        return call
 
     def code(self) -> dict[str, Any] | None:
         if self.compiled is None:

@@ -256,11 +256,6 @@ class Operator:
     benchmark: Any
     """The problem that `bench` times by default."""
 
-    steps: Callable[[Any, Tile], int]
-    """More steps than a loop of a right kernel takes in one call of its function, in Triton's interpreter."""
-    steps_of_any: Callable[[Any], tuple[int, int]]
-    """The same of a kernel of which nothing is known: in Triton, and in plain Python."""
-
     scratch_bytes: Callable[[Any], int] = lambda problem: 0
     """(problem) -> bytes at the beginning of every kernel's workspace that hold anything before a launch, NaN too, and
     anything after it. What a kernel asks for itself lies behind them, zero before a launch and after it."""

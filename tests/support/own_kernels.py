@@ -64,20 +64,8 @@ def hanging(q, k, v, *, causal, scale):
     time.sleep(3600)
 
 
-def counting(q, k, v, *, causal, scale):
+def spinning(q, k, v, *, causal, scale):
     while True: pass  # fmt: skip  # noqa: E701
-
-
-def one_by_one(q, k, v, *, causal, scale):
-    """Every product of scores by itself: slow, and it ends."""
-    for batch in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            for row in range(q.shape[2]):
-                for key in range(k.shape[2]):
-                    total = 0.0
-                    for column in range(q.shape[3]):
-                        total += batch + head + row + key + column
-    return torch.zeros_like(q)
 
 
 def elsewhere(q, k, v, *, causal, scale):

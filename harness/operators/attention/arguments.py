@@ -124,18 +124,3 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> A
 def sizes(problem: Problem) -> AttentionArgs:
     """The sizes alone, which is what a kernel's workspace depends on."""
     return AttentionArgs(**{name: getattr(problem, name) for name in SIZES})
-
-
-def steps(problem: Problem, tile: Tile) -> int:
-    """More steps than a loop of a right kernel takes in one call of its function: one for each tile of queries, and one
-    for each 16 columns of each tile of keys."""
-    key_tiles = -(-problem.seq_kv // tile.block_n)
-    return problem.query_tiles(tile) + (key_tiles + 2) * (problem.head_dim // 16 + 1)
-
-
-def steps_of_any(problem: Problem) -> tuple[int, int]:
-    """The same for a kernel of which nothing is known. In Triton these are the steps of one program that does all of
-    the smallest tiles of tl.dot; in plain Python all products of the problem, one by one."""
-    heads = problem.batch * problem.heads
-    in_triton = heads * -(-problem.seq_q // 16) * (-(-problem.seq_kv // 16) + 2) * (problem.head_dim // 16 + 1)
-    return in_triton, heads * problem.seq_q * (problem.seq_kv + 2) * (problem.head_dim + 1)

@@ -112,17 +112,3 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> G
 def sizes(problem: Problem) -> GemmArgs:
     """The sizes alone, which is what a kernel's workspace depends on."""
     return GemmArgs(**{name: getattr(problem, name) for name in SIZES})
-
-
-def steps(problem: Problem, tile: Tile) -> int:
-    """More steps than a loop of a right kernel takes in one call of its function: one for each tile of C, and one for
-    each element of k, which the first rung takes one by one."""
-    tiles = (-(-problem.m // tile.block_m) + problem.groups - 1) * -(-problem.n // tile.block_n)
-    return tiles * (problem.k + 2)
-
-
-def steps_of_any(problem: Problem) -> tuple[int, int]:
-    """The same for a kernel of which nothing is known: in Triton one program that does all of the smallest tiles of
-    tl.dot, in plain Python all products one by one."""
-    in_triton = (-(-problem.m // 16) + problem.groups - 1) * -(-problem.n // 16) * (problem.k // 8 + 2)
-    return in_triton, problem.m * problem.n * (problem.k + 2)

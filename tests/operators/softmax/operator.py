@@ -171,8 +171,6 @@ OPERATOR = Operator(
     signature="softmax(x)",
     calling="softmax(x), with x of shape (rows, columns) in fp32. It returns y, of the same shape.",
     benchmark=Problem(4096, 96),
-    steps=lambda problem, tile: problem.rows + problem.columns,
-    steps_of_any=lambda problem: (problem.rows * problem.columns,) * 2,
     other_problems=(Problem(65, 33),),
     claims=claims,
 )

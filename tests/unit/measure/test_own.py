@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.build import interpreter
 from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
@@ -20,7 +18,6 @@ from harness.catalog.entries import Experiment, Tile
 from harness.measure import arenas, effort, groups, runner, session
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
-from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.rows import fastest, results, schema, tables
 from harness.rows.frame import table
@@ -103,23 +100,31 @@ def test_progress_tells_how_far_it_is_and_a_failed_import_once(
 
 LINES = ((1, "not_a_function"), (2, "declining"), (4, "declining"))
 """Of each problem in turn: place and kernel."""
-LAUNCH = f"endless at {place(own_triton.__file__, 'wait_for_ever[')}"
+ENDLESS = {
+    "endless": (own_triton, "wait_for_ever", ("while tl.load", "tl.debug_barrier"), "wait_for_ever["),
+    "counting": (own_triton, "count_for_ever", ("while i < 1", "i = i * 1"), "count_for_ever["),
+    "spinning": (own_kernels, "spinning", ("while True",), None),
+}
+"""File, function whose loop never ends, its lines, and the line that launches it."""
 
 
 @pytest.mark.slow
-def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(gated: dict[str, dict], tmp_path: Path) -> None:
-    told = "no sign of life for 8 s (stage launch): "
-    assert gated["hanging"]["reason"] == f"{told}hanging at {place(own_kernels.__file__, 'time.sleep')}"
-    loop = [f"wait_for_ever at {place(own_triton.__file__, line)}" for line in ("while", "tl.debug_barrier")]
-    rows = run(
-        tmp_path / "run.jsonl",
-        own.parse(f"{own_triton.__file__}:endless"),
-        processes=True,
-        deadlines=Deadlines(launch=8),
-    )
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(tmp_path: Path, name: str) -> None:
+    file, function, lines, launch = ENDLESS[name]
+    kernel = own.parse(f"{file.__file__}:{name}")
+    rows = run(tmp_path / "run.jsonl", kernel, processes=True, deadlines=Deadlines(launch=8))
     (row,) = (row for row in rows if row["kind"] == "gate")
     assert row["status"] == "timeout"
-    assert row["reason"] in [f"{told}{line}, called by {LAUNCH}" for line in loop]
+    caller = f", called by {name} at {place(file.__file__, launch)}" if launch else ""
+    loop = [f"{function} at {place(file.__file__, line)}{caller}" for line in lines]
+    assert row["reason"] in [f"no sign of life for 8 s (stage launch): {line}" for line in loop]
+
+
+@pytest.mark.slow
+def test_a_launch_that_sleeps_is_told_with_its_line(gated: dict[str, dict]) -> None:
+    told = f"no sign of life for 8 s (stage launch): hanging at {place(own_kernels.__file__, 'time.sleep')}"
+    assert gated["hanging"]["reason"] == told
 
 
 @pytest.mark.slow
@@ -128,31 +133,6 @@ def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path) -> N
     (row,) = (row for row in rows if row["kind"] == "gate")
     where = place(own_kernels.__file__, "time.sleep(7200)")
     assert row["reason"] == f"no sign of life for 3 s (stage launch): deaf at {where}"
-
-
-@pytest.mark.slow
-def test_a_loop_that_goes_on_for_ever_on_a_cpu_is_named_in_seconds(tmp_path: Path) -> None:
-    """It took until the deadline, for each problem anew."""
-    begin = time.monotonic()
-    kernels = [own.parse(f"{file}:counting") for file in (own_triton.__file__, own_kernels.__file__)]
-    rows = run(tmp_path / "run.jsonl", *kernels, processes=True, deadlines=Deadlines(launch=600))
-    in_triton, in_python = (row for row in rows if row["kind"] == "gate")
-    assert time.monotonic() - begin < 300  # half a minute, on a machine with nothing else to do
-    for row, file, line in ((in_triton, own_triton, "while i < 1"), (in_python, own_kernels, "while True")):
-        assert (row["status"], row["check"]) == ("timeout", "endless_loop")
-        assert row["reason"].startswith("endless_loop: goes on for ever, over ")
-        where = place(file.__file__, line).replace("`", "")
-        assert row["reason"].endswith(where)
-
-
-def test_a_slow_kernel_that_ends_is_not_called_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Element by element in Python, over all products."""
-    problem = Problem(1, 2, 2, 24, 24, 64, "fp16", True)
-    assert OPERATOR.steps_of_any(problem)[1] > 2 * 24 * 24 * 64
-    variant = OwnFunction(Case("bench", None, own.BACKEND, problem, None, own.parse(f"{FILE}:one_by_one")), "cpu")
-    monkeypatch.setattr(interpreter.watched.__wrapped__, "__defaults__", (0.01, 0.0))
-    given, out = arenas.make(problem, "normal", 0, "cpu"), arenas.make_outputs(problem, "cpu")
-    variant.launch({**given.tensors, **out.tensors}, {"scale": problem.scale, "causal": True})
 
 
 @pytest.mark.slow
