@@ -1,8 +1,9 @@
-"""Is the flagship right on a thousand problems that nobody chose?
+"""Are the flagship and decode's right on a thousand problems that nobody chose, some with few queries?
 
 They are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to three
 batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
-sequence. The tiles are those that `tune` chose. Every kernel is checked and none is timed.
+sequence. One of five is there with up to 16 queries too, on which decode's flagship runs beside the other one. Some
+inputs have scores of -inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
 """
 
 import sys
@@ -10,22 +11,31 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
+from dataclasses import replace
 from functools import partial
 
 from harness.catalog.entries import Experiment
 from harness.catalog.experiments import distinct
+from harness.operators.attention import waves
 from harness.operators.attention.drawn import drawn
+from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from harness.setup.script import become
 
+DRAWN = distinct(partial(drawn, Problem))
+FEW = tuple(dict.fromkeys(replace(one, seq_q=1 + one.seq_q % 16) for one in DRAWN[::5]))
+"""With few queries."""
+
 EXPERIMENT = Experiment(
     name="random_problems",
-    problems=distinct(partial(drawn, Problem)),
+    problems=(*DRAWN, *FEW),
     techniques=("flagship",),
     backends=("cuda",),
     peers=(),
     tiles=("best",),
     modes=(),
+    distributions=(*OPERATOR.distributions, "hidden_keys"),
+    cells=tuple((one, "flagship_decode", waves.decode_tile(one)) for one in FEW),
     padded=True,
 )
 

@@ -50,8 +50,9 @@ def try_problems(
     longest: int,
 ) -> str:
     """Calls check(problem, distribution, seed of the inputs) `count` times and returns what to print: how to draw the
-    same again. Up to `longest` queries and keys, as many of both in one of three, else the ranges of the experiment
-    random_problems. Raises what `check` raises of the smallest problem that fails, with a note of the same."""
+    same again. Up to `longest` queries and keys, as many of both in one of three, up to 16 queries in another, else the
+    ranges of the experiment random_problems. Raises what `check` raises of the smallest problem that fails, with a note
+    of the same."""
     from hypothesis import HealthCheck, Phase, given, seed, settings  # a second, which other tests need not wait
     from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ def try_problems(
         st.integers(1, BATCHES),
         st.integers(1, HEADS_KV),
         st.integers(1, GROUP),
-        lengths,
+        st.one_of(lengths, lengths, st.integers(1, 16)),
         st.one_of(st.none(), lengths, lengths),
         st.sampled_from(head_dims),
         st.sampled_from(dtypes),
@@ -118,12 +119,18 @@ def test_what_fails_says_its_seed() -> None:
 
 @pytest.mark.gpu
 def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the plain function, between NaN, two kinds of values each and the same bits when launched again."""
+    """By the plain function, between NaN, two kinds of values each and the same bits when launched again. A head of K
+    and V that all queries share is expanded; each is also asked about no keys."""
     need_hopper()
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     prebuild({plain.case_of(problem, multiprocessors) for problem in EXPERIMENT.problems})
 
     def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
+        if k.shape[1] == 1:
+            k, v = (one.expand(-1, q.shape[1], -1, -1) for one in (k, v))
+        nothing = flash_attention(q, k[:, :, :0], v[:, :, :0], causal=causal, scale=scale)
+        assert not nothing[0].any()
+        assert (nothing[1] == -torch.inf).all()
         found = flash_attention(q, k, v, causal=causal, scale=scale)
         o.copy_(found[0]), lse.copy_(found[1])
 

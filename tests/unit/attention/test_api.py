@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -214,8 +215,7 @@ def test_a_call_with_a_gradient_to_come_keeps_what_it_needs(gpu: Gpu) -> None:
     assert len(gpu.kernel.launches) == 4
 
 
-def test_nothing_to_see_gives_zeros_and_no_launch(gpu: Gpu) -> None:
-    good = tensors()
+def check_nothing_to_see(good: dict[str, torch.Tensor]) -> None:
     for empty in (
         {"q": good["q"][:, :, :0]},
         {"k": good["k"][:, :, :0], "v": good["v"][:, :, :0]},
@@ -228,6 +228,10 @@ def test_nothing_to_see_gives_zeros_and_no_launch(gpu: Gpu) -> None:
             assert (o.shape, o.dtype, lse.shape) == (given["q"].shape, torch.bfloat16, given["q"].shape[:3])
             assert (o == 0).all()
             assert (lse == -torch.inf).all()
+
+
+def test_nothing_to_see_gives_zeros_and_no_launch(gpu: Gpu) -> None:
+    check_nothing_to_see(tensors())
     assert gpu.loaded == []
 
 
@@ -459,16 +463,19 @@ CALLS: dict[str, Callable[[dict[str, torch.Tensor]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CALLS)
-def test_on_the_cpu_runtime_it_is_attention(cpu: Gpu, name: str) -> None:
-    torch.manual_seed(0)
-    given = CALLS[name]({name: torch.randn_like(one.half()) for name, one in tensors(dtype=torch.float16).items()})
+def check_call(given: dict[str, Any]) -> None:
     o, lse = flash_attention(**given)
     options = {"causal": bool(given.pop("causal", False)), "scale": given.pop("scale", 0.125)}
     expected_o, expected_lse = reference.truth(**given, **options)
     torch.testing.assert_close(o.double(), expected_o.double(), atol=4e-3, rtol=4e-3)
     torch.testing.assert_close(lse.double(), expected_lse.double(), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_on_the_cpu_runtime_it_is_attention(cpu: Gpu, name: str) -> None:
+    torch.manual_seed(0)
+    check_call(CALLS[name]({name: torch.randn_like(one.half()) for name, one in tensors(dtype=torch.float16).items()}))
 
 
 @pytest.mark.slow
@@ -559,6 +566,67 @@ def on_a_gpu(device: str = "cuda", seq_q: int = 300, seq_kv: int = 300) -> dict[
         name: torch.randn(2, heads, seq, 64, dtype=torch.bfloat16, device=device)
         for name, heads, seq in (("q", 4, seq_q), ("k", 2, seq_kv), ("v", 2, seq_kv))
     }
+
+
+def far_apart_on_a_gpu(tensor: torch.Tensor) -> torch.Tensor:
+    """(batch, seq, heads, head_dim) with rows 2^23 elements apart: one head reaches beyond 2^31."""
+    batch, heads, seq, head_dim = tensor.shape
+    rows = torch.empty((seq - 1) * 2**23 + batch * heads * head_dim, dtype=tensor.dtype, device=tensor.device)
+    return rows.as_strided(tensor.shape, (heads * head_dim, head_dim, 2**23, 1)).copy_(tensor)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CALLS)
+def test_on_a_gpu_it_takes_what_it_takes_here(name: str) -> None:
+    given = {name: tensor.half() for name, tensor in on_a_gpu().items()}
+    if name == "rows far apart":
+        check_call(given | {name: far_apart_on_a_gpu(given[name]) for name in "kv"})
+    else:
+        check_call(CALLS[name](given))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_nothing_to_see_gives_zeros() -> None:
+    check_nothing_to_see(on_a_gpu())
+
+
+CONTEXTS: dict[str, Callable[[], Any]] = {
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cuda", torch.bfloat16),
+    "another stream": lambda: torch.cuda.stream(torch.cuda.Stream()),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_on_a_gpu_it_is_the_same_in_every_context(name: str) -> None:
+    given = on_a_gpu()
+    expected = flash_attention(**given)
+    if name == "autocast":
+        given = {name: tensor.float() for name, tensor in given.items()}
+    torch.cuda.synchronize()
+    with CONTEXTS[name]():
+        found = flash_attention(**given)
+    torch.cuda.synchronize()
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_threads_have_streams_of_their_own() -> None:
+    several = [on_a_gpu(seq_q=seq_q, seq_kv=6000) for seq_q in (2, 3, 200, 300)]  # of both flagships
+    expected = [flash_attention(**given) for given in several]
+    torch.cuda.synchronize()
+
+    def calls(given: dict[str, torch.Tensor]) -> list[Any]:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            found = [flash_attention(**given) for _ in range(50)]
+            torch.cuda.current_stream().synchronize()
+        return found
+
+    with ThreadPoolExecutor(len(several)) as pool:
+        for found, right in zip(pool.map(calls, several), expected, strict=True):
+            for one in found:
+                torch.testing.assert_close(one, right, atol=0, rtol=0)
 
 
 @pytest.mark.gpu

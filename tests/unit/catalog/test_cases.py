@@ -65,8 +65,9 @@ def test_persistent_kernels_are_gated_at_lengths_where_blocks_take_several_tiles
 
 def test_random_problems_are_always_the_same() -> None:
     """In every version of Python: what is recorded says so of these and no others."""
-    drawn = random_problems.EXPERIMENT.problems
+    drawn = random_problems.DRAWN
     assert len(set(drawn)) == len(drawn) == 1000
+    assert random_problems.EXPERIMENT.problems == (*drawn, *random_problems.FEW)
     assert [problem.slug for problem in drawn[:2]] == FIRST_RANDOM
     assert hashlib.sha256(" ".join(problem.slug for problem in drawn).encode()).hexdigest() == RANDOM_SHA256
 
@@ -90,7 +91,7 @@ def test_random_problems_of_other_operators_are_the_same_too_and_none_is_decline
 
 def test_random_problems_are_of_every_kind() -> None:
     """Within the ranges that the file names."""
-    drawn = random_problems.EXPERIMENT.problems
+    drawn = random_problems.DRAWN
     kinds = Counter((one.head_dim, one.dtype, one.causal, one.layout) for one in drawn)
     assert set(kinds) == set(product((64, 128, 256), DTYPES, (False, True), LAYOUTS))
     assert min(kinds.values()) > 20
@@ -104,11 +105,15 @@ def test_random_problems_are_of_every_kind() -> None:
 
 
 def test_random_problems_have_ragged_tails_rows_without_a_key_and_blocks_with_several_tiles() -> None:
-    """Of the flagship alone, which takes all of them; on an H200."""
-    cases = of_experiment(random_problems.EXPERIMENT, "h200")
-    assert [case.problem for case in cases] == list(random_problems.EXPERIMENT.problems)
-    assert {(case.technique, case.backend) for case in cases} == {("flagship", "cuda")}
-    assert not any(declined(case) for case in cases)
+    """Of the flagship, which takes all of them, on an H200; decode's takes those of few queries."""
+    every = of_experiment(random_problems.EXPERIMENT, "h200")
+    assert not any(declined(case) for case in every)
+    decode = [case for case in every if case.technique == "flagship_decode"]
+    assert [case.problem for case in decode] == list(random_problems.FEW)
+    assert {(one.problem.head_dim, one.problem.seq_q) for one in decode} == set(product((64, 128, 256), range(1, 17)))
+    cases = [case for case in every if case not in decode and case.problem in random_problems.DRAWN]
+    assert [case.problem for case in cases] == list(random_problems.DRAWN)
+    assert {(case.technique, case.backend) for case in every} == {("flagship", "cuda"), ("flagship_decode", "cuda")}
     builds = {(case.tile, case.problem.head_dim, case.problem.dtype, case.problem.causal) for case in cases}
     assert len(builds) == 16, "those that the tables choose up to 2500 tokens"
     tiles = [(case.problem, case.tile) for case in cases if case.tile]
