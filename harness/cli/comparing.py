@@ -20,7 +20,6 @@ from harness.cli.options import (
     refuse,
     require_known,
     require_words_of_cells,
-    require_writable,
     split,
 )
 from harness.cli.output import RECORDED, RUNS, console
@@ -125,7 +124,6 @@ def history(
     gpu: Annotated[str, typer.Option(help="A folder of reports/recorded.")] = "h200",
     mode: Annotated[str, typer.Option(help="burst, sustained or idle: how it was timed.")] = "burst",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for change-point tools; of one cell.")] = False,
-    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw it: an .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one cell each time it was recorded: commit, board, time, ratio to its group's anchor."""
@@ -136,10 +134,6 @@ def history(
     if not given:
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
-    if plot:
-        if plot.suffix != ".svg":
-            raise typer.BadParameter(f"--plot: got {str(plot)!r}, expected a file that ends in .svg")
-        require_writable("--plot", plot.parent)
     require_known("--gpu", [gpu], sorted({name for name, _ in results.iter_recorded(RECORDED)}))
     require_known("--experiment", [experiment], sorted({path.parent.name for path in results.recorded(RECORDED, gpu)}))
     require_words_of_cells(given, past.words(RECORDED, gpu, experiment))
@@ -151,7 +145,7 @@ def history(
     if not found:
         told = f"but no recorded {mode} timing of {experiment} has these words"
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
-    if len(found) > 1 and (as_csv or plot):
+    if len(found) > 1 and as_csv:
         shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, expected one cell of these {len(found)}: {shown}")
     if as_csv:
@@ -163,12 +157,6 @@ def history(
     else:
         for name, points in found.items():
             console.print(_history_table(name, points))
-    if plot:
-        from reports.draw import history as drawing
-
-        name, points = next(iter(found.items()))
-        plot.write_text(drawing.draw(name, points))
-        console.print(f"wrote {plot}", soft_wrap=True)
 
 
 def _history_table(name: str, points: Any) -> Table:

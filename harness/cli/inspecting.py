@@ -17,7 +17,7 @@ from rich.text import Text
 
 from harness import operators
 from harness.catalog import sources, techniques, tiles
-from harness.catalog.cases import of_experiment, of_grids
+from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Tile
 from harness.cli.measuring import refuse_hours
 from harness.cli.options import (
@@ -122,10 +122,6 @@ def build(
         str | None,
         typer.Option(help="With --experiment: use the tiles tuned on this GPU, such as h200; default: the GPU here."),
     ] = None,
-    grid: Annotated[
-        bool, typer.Option("--grid", help="Compile every tile that `tune` tries on these problems.")
-    ] = False,
-    problem: Problems = None,
     lock: Annotated[
         bool, typer.Option("--lock", help="What recorded rows measured and has been edited since: kernels.lock.")
     ] = False,
@@ -135,20 +131,16 @@ def build(
     `run` of an experiment uses what `build --experiment` compiled.
 
     A backend with a version, such as gluon@3.9.0, is compiled by that Triton (`expressibility --install` downloads it)
-    into build/cubins. A GPU machine with another Triton needs only these cubins to run it, or with --grid to tune it.
+    into build/cubins. A GPU machine with another Triton needs only these cubins to run it.
     """
     from harness.inspection import survey
     from harness.machine import environment
 
     asked = chosen(names)
     if lock:
-        others = {"--arch": arch, "--experiment": experiment, "--backend": backends, "--gpu": gpu, "--grid": grid}
-        refuse("--lock", "recorded rows say what it compiles", {**others, "--problem": problem})
+        others = {"--arch": arch, "--experiment": experiment, "--backend": backends, "--gpu": gpu}
+        refuse("--lock", "recorded rows say what it compiles", others)
         write_lock(names and asked)
-    if grid:
-        refuse("--grid", "it is for problems and tiles of its own", {"--experiment": experiment})
-    else:
-        refuse_without("--grid", "a kernel is compiled for the problems of an experiment", {"--problem": problem})
     wanted = load_experiment(experiment or operator_of(names).experiment("ladder"))
     twins = chosen_backends(
         backends, techniques.SERIES, default=wanted.backends if experiment else (), further=techniques.ON_REQUEST
@@ -158,14 +150,11 @@ def build(
         require_known("--gpu", [gpu], sorted(table.stem for table in tiles.all_tables()))
     if not experiment:
         refuse_without("--experiment", "only an experiment has the tiles of a GPU", {"--gpu": gpu})
-    if experiment or grid:
-        if grid:
-            cases = of_grids(asked, twins, chosen_problems(problem, wanted.problems))
-        else:
-            chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
-            all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
-            stems = {name.rpartition("/")[2] for name in asked}
-            cases = [case for case in all_cases if case.technique and (not names or case.technique in stems)]
+    if experiment:
+        chosen_on = gpu or results.slug_of(environment.describe()["gpu"])
+        all_cases = of_experiment(replace(wanted, backends=twins), chosen_on)
+        stems = {name.rpartition("/")[2] for name in asked}
+        cases = [case for case in all_cases if case.technique and (not names or case.technique in stems)]
         ladders = {
             case: techniques.ladder_of(techniques.at(str(case.technique), case.problem)) for case in cases if case.tile
         }

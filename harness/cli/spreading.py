@@ -109,14 +109,10 @@ def refuse_to_spread(gpus: str | None, cluster: str | None, others: Mapping[str,
 
 
 def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:
-    """Arguments of Python for a command of ours. An option stands once for each item of a list, as a flag for True, and
-    not at all for None and False."""
+    """Arguments of Python for a command of ours. An option stands once for each item of a list, and not at all for
+    None."""
     found = ["-m", "harness", *words]
     for name, value in options.items():
-        if value is True:
-            found.append(name)
-        elif isinstance(value, list | tuple):
-            found += [word for item in value for word in (name, str(item))]
-        elif value is not None and value is not False:
-            found += [name, str(value)]
+        items = value if isinstance(value, list) else [] if value is None else [value]
+        found += [word for item in items for word in (name, str(item))]
     return tuple(found)

@@ -138,7 +138,6 @@ class _Run:
         self.work, self.writer, self.new_worker = work, writer, new_worker
         self.progress, self.interrupts = progress, interrupts
         self.rows = earlier
-        self.own = {(case.kernel.name, source_sha256(case)) for case in work.cases if case.kernel}
         self.workers = workers
         self.running: dict[int, tuple[GpuWorker, Job, float]] = {}
         self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
@@ -222,13 +221,9 @@ class _Run:
             self.queue.append(replace(job, replicate=job.replicate + 1, seen=seen, failed=frozenset(), placed=0))
 
     def take(self, line: str) -> None:
-        """Writes a row that came back. Raises ValueError for what is none, and for one of another version of a user's
-        own kernel: a node has its own copy of the file."""
+        """Writes a row that came back. Raises ValueError for what is none."""
         row = results.parse(line.encode())
         schema.check(row)
-        name = row.get("kernel")
-        if name and (name, row.get("source_sha256")) not in self.own:
-            raise ValueError(f"kernel: got another {name} than here; copy one version to every node")
         self.rows.append(self.writer.write(row))
 
     def ended_badly(self, worker: GpuWorker, job: Job, how: str) -> None:
@@ -303,7 +298,7 @@ class _Run:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    names = ("technique", "backend", "kernel", "problem", "tile")
+    names = ("technique", "backend", "problem", "tile")
     return json.dumps([row.get(name) for name in names], sort_keys=True)
 
 

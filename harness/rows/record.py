@@ -45,12 +45,12 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
 
 def write(runs: Mapping[Path, Sequence[Row]]) -> None:
     """Writes recorded runs, and the summaries of their folders; where one does not fit on the disk, none."""
-    contents: dict[Path, str | bytes] = {path: packed(rows) for path, rows in runs.items()}
+    contents = {path: packed(rows) for path, rows in runs.items()}
     for folder in {path.parent for path in runs}:
         others = [path for path in sorted(folder.glob(f"*{results.RECORDED}")) if path not in runs]
         rows: list[Row] = [row for path in others for row in results.read(path)]
         rows += [row for path, mine in runs.items() if path.parent == folder for row in mine]
-        contents[folder / summary.NAME] = summary.summary(rows)
+        contents[folder / summary.NAME] = summary.summary(rows).encode()
     files.replace(contents)
 
 

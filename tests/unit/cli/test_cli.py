@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from harness import cli, operators
 from harness.build import Case
 from harness.catalog import experiments, sources, techniques
-from harness.catalog.cases import of_experiment, of_grids
+from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment
 from harness.cli import options, output
 from harness.inspection import survey
@@ -139,29 +139,6 @@ def test_a_build_of_an_experiment_has_its_ablations(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("harness.machine.environment.describe", lambda: gpu)
     assert invoke("build", *options[:2])[0] == 0, "at the tiles of the GPU that is here"
     assert {"flagship", "without_turns", "triton_vocabulary"} <= set(asked)
-
-
-@pytest.mark.parametrize("slugs", [(), ("b4-h16-n4096-d128-bf16-full", "b4-h32-n4096-d64-bf16-causal")], ids=str)
-def test_a_build_of_a_grid_has_what_tune_asks_for(monkeypatch: pytest.MonkeyPatch, slugs: tuple[str, ...]) -> None:
-    """Of a Triton that is not here a GPU machine has cubins alone."""
-    built: list[tuple[Case, str]] = []
-    tuned: list[Case] = []
-
-    def tune(
-        names: Sequence[str], backends: Sequence[str], problems: Sequence[Problem], *_: object, **__: bool
-    ) -> None:
-        tuned.extend(of_grids(names, backends, problems))
-
-    monkeypatch.setattr("harness.cli.inspecting.inspected", lambda cells: built.extend(cells) or [])
-    monkeypatch.setattr("harness.measure.tune.tune", tune)
-    monkeypatch.setattr("harness.measure.tune.select", lambda *_: None)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    words = ("attention/flagship", "--backend", "tlx@3.8.0", *(word for slug in slugs for word in ("--problem", slug)))
-    assert invoke("build", *words, "--grid")[0] == 0
-    assert invoke("tune", *words)[0] == 0
-    assert built == [(case, "sm_90a") for case in tuned]
-    assert len({case.tile for case in tuned}) > 4
-    assert {case.problem.slug for case in tuned} >= set(slugs)
 
 
 def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,9 +323,6 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert re.search(r"│ 0123456 +│", table), "some rows have seven digits of a commit, some twelve"
     assert "time / anchor's" in table
     assert "█" not in table
-    picture = tmp_path / "cell.svg"
-    assert invoke("history", "cuda xor_swizzle", "--plot", str(picture))[0] == 0
-    assert "<svg" in picture.read_text()
     code, output = invoke("history", "cuda", "--csv")
     assert code == 2
     assert re.search(r"expected one cell of these \d+: cuda ", " ".join(output.split()))

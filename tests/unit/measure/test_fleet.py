@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.catalog import own
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.cli import spreading
@@ -165,30 +164,6 @@ def test_a_line_that_is_no_row_loses_the_worker_and_not_the_run(tmp_path: Path, 
     assert [row["status"] for row in gates] == ["wrong"] * len(PROBLEMS)
     assert torn.stopped
     assert [board for board, *_ in diary] == ["board 0", *["board 1"] * len(PROBLEMS)]
-
-
-def test_rows_of_another_version_of_an_own_kernel_are_not_taken(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("def attend(q, k, v, *, causal, scale): ...\n")
-    kernel = own.parse(f"{file}:attend")
-    case = Case("bench", None, "own", PROBLEMS[0], None, kernel=kernel)
-    workers = [Pretended("GPU 0", []), Pretended("GPU 1", [])]
-    work = Work(("-m", "harness", "bench"), PROBLEMS[:1], (case,))
-    told = {"kind": "gate", "status": "wrong", "reason": "x", "time": "2026-01-31T23:59:59Z", "environment": "e"}
-    here, there = (
-        json.dumps({"schema": results.SCHEMA, **making.about(case, on="gpu", source_sha256=sha256), **told})
-        for sha256 in (own.source_sha256(kernel), "0" * 64)
-    )
-    environment_row = lines(CASES[0], 1)[0]
-    for worker in workers:
-        worker.faults = [Answer((environment_row, there))]
-    rows = fleet.run(work, tmp_path / "run.jsonl", workers, new_worker=nobody)
-    (row,) = (row for row in rows if row["kind"] == "gate")
-    assert row["status"] == "crashed"
-    assert "kernel: got another mine.py:attend than here; copy one version to every node" in row["reason"]
-    worker = Pretended("GPU 0", [], [Answer((environment_row, here))])
-    rows = fleet.run(work, tmp_path / "other.jsonl", [worker], new_worker=nobody)
-    assert "wrong" in [row["status"] for row in rows if row["kind"] == "gate"]
 
 
 def test_a_line_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,14 +23,6 @@ from harness.rows import record
 for run in sys.argv[2:]:
     record.record([Path(run)], Path(sys.argv[1]))
 """
-HOLD = """
-import sys
-from pathlib import Path
-from harness.rows import files
-with files.locked(Path(sys.argv[1])):
-    print("inside", flush=True)
-    sys.stdin.readline()
-"""
 
 
 def run_of(folder: Path, number: int) -> Path:
@@ -55,23 +47,6 @@ def test_two_at_once_lose_no_row(tmp_path: Path) -> None:
     expected = [*(f"{number}.jsonl.xz" for number in range(2 * each)), "summary.csv"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(expected)
     assert len((folder / "summary.csv").read_text().splitlines()) == 1 + 2 * each
-
-
-def test_who_waits_says_for_what(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "inside\n"
-        waiting = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True
-        )
-        assert waiting.stderr is not None
-        assert waiting.stderr.readline() == f"another process writes into {tmp_path}: waiting for it\n"
-        assert waiting.poll() is None
-        other.communicate("\n")
-        assert waiting.wait() == 0
-        waiting.stderr.close()
 
 
 def test_a_full_disk_leaves_every_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +74,7 @@ def test_of_two_files_none_changes_when_the_second_does_not_fit(
 
     monkeypatch.setattr(os, "fsync", second)
     with pytest.raises(OSError, match="No space left"):
-        files.replace({one: "after", two: "after"})
+        files.replace({one: b"after", two: b"after"})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {one.name: "before\n", two.name: "before\n"}
 
 
@@ -124,17 +99,6 @@ def test_a_run_on_a_full_disk_ends_in_a_whole_row(tmp_path: Path, monkeypatch: p
     assert path.read_text().endswith("\n")
 
 
-def test_a_file_keeps_its_rights_and_a_new_one_gets_the_usual_ones(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.touch(0o640)
-    for path in (old, new):
-        with files.replacing(path) as file:
-            file.write(b"x")
-    usual = tmp_path / "usual"
-    usual.touch()
-    assert (old.stat().st_mode, new.stat().st_mode) == (0o100640, usual.stat().st_mode)
-
-
 @pytest.mark.parametrize(("number", "said"), [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left")])
 def test_a_checkout_that_takes_no_file_gets_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, said: str
@@ -156,16 +120,3 @@ def test_another_error_of_the_system_is_no_matter_of_the_disk(monkeypatch: pytes
     monkeypatch.setattr(cli, "app", app)
     with pytest.raises(ConnectionResetError):
         cli.main(["list"])
-
-
-def test_the_lock_goes_with_its_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    ) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        other.kill()
-        other.wait()
-    with files.locked(tmp_path):
-        assert "waiting" not in capfd.readouterr().err

@@ -8,7 +8,6 @@ import pytest
 
 from harness.rows import history
 from harness.rows.frame import table
-from reports.draw import history as drawing
 from tests.support import replicated_rows as replicated
 
 CELL = ["cuda", "xor_swizzle", "b4-h16-n512-d128-bf16-full"]
@@ -53,10 +52,3 @@ def test_without_an_anchor_there_is_no_ratio() -> None:
 def test_words_choose_the_cells(words: list[str], cells: int) -> None:
     assert len(points(words)) == cells
     assert points(words, mode="sustained") == {}
-
-
-@pytest.mark.slow
-def test_it_is_drawn() -> None:
-    ((name, found),) = points(CELL).items()
-    assert "<svg" in drawing.draw(name, found)
-    assert drawing.draw(name, found) == drawing.draw(name, found)
