@@ -138,10 +138,15 @@ SMALL_M = (
 """Of rungs that multiply B by A."""
 
 
+def _tiles_in_gluon(limits: tuple[Limit, ...]) -> Limit:
+    """WARPGROUP_TILES, as Gluon has it."""
+    return next(one for one in limits if one.backend == "gluon" and one.applies is WARPGROUP_TILES.applies)
+
+
 def _three_warpgroups_may(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
     """The limits of a rung whose Gluon kernel takes three warpgroups too: they have 64 rows each, and its tensors have
     the rows of one."""
-    of_gluon = next(one for one in limits if one.backend == "gluon" and one.applies is WARPGROUP_TILES.applies)
+    of_gluon = _tiles_in_gluon(limits)
     three = Limit(
         "gluon",
         f"{of_gluon.reason}; or three have 64 rows each: warps 12, block_m 192 and block_n 64 or 128",
@@ -158,6 +163,25 @@ def _three_warpgroups_may(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
 
 WAVES = _three_warpgroups_may(STAGED)
 """Of square_waves."""
+TWO_TENSORS = tuple(
+    {
+        POWER_OF_TWO: Limit(
+            "triton",
+            "the columns of a tile are in two tensors, whose sizes are powers of two: block_n must be 192 or 320, and "
+            "block_m and block_k powers of two",
+            lambda problem, tile: (
+                tile.block_n not in (192, 320) or any(size & size - 1 for size in (tile.block_m, block_k(tile)))
+            ),
+        ),
+        _tiles_in_gluon(STAGED): Limit(
+            "gluon",
+            "one or two warpgroups multiply 64 rows each: warps must be 4 or 8, and block_m 16 * warps",
+            lambda problem, tile: tile.warps not in (4, 8) or tile.block_m != 16 * tile.warps,
+        ),
+    }.get(limit, limit)
+    for limit in STAGED
+)
+"""Of tile_192."""
 SCHEDULES = {
     0: STAGED,
     1: WAVES,
@@ -169,10 +193,11 @@ SCHEDULES = {
     7: PINGPONG,
     8: WARPGROUPS,
     9: STAGED,
+    10: TWO_TENSORS,
 }
 """The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
 kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh). What each takes."""
-SCHEDULES_IN = {"cuda": tuple(SCHEDULES), "core_triton": (0, 1, 2, 4, 5, 6), "gluon": (0, 1, 2, 5, 6, 7)}
+SCHEDULES_IN = {"cuda": tuple(range(10)), "core_triton": (0, 1, 2, 4, 5, 6, 10), "gluon": (0, 1, 2, 5, 6, 7, 10)}
 """Those that a language has."""
 
 

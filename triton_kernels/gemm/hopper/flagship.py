@@ -20,6 +20,7 @@ from triton_kernels.gemm.hopper.small_m import twin as small_m
 from triton_kernels.gemm.hopper.split_k import twin as split_k
 from triton_kernels.gemm.hopper.square_waves import twin as whole
 from triton_kernels.gemm.hopper.stream_k import twin as stream_k
+from triton_kernels.gemm.hopper.tile_192 import twin as tile_192
 from triton_kernels.gemm.hopper.tma_store_epilogue import twin as eights
 from triton_kernels.gemm.specialization import (
     BLOCK_K,
@@ -33,7 +34,7 @@ from triton_kernels.gemm.specialization import (
     tiles,
 )
 
-SCHEDULES = {1: whole, 2: eights, 4: stream_k, 5: split_k, 6: small_m}
+SCHEDULES = {1: whole, 2: eights, 4: stream_k, 5: split_k, 6: small_m, 10: tile_192}
 """The kernels that a tile may name by its option `schedule`."""
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to drain the ring and fill it anew, to hand on a part of its sums."""

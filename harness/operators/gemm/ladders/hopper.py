@@ -12,6 +12,7 @@ from harness.operators.gemm.limits import (
     PINGPONG,
     SMALL_M,
     STAGED,
+    TWO_TENSORS,
     WARPGROUPS,
     WAVES,
     WHOLE_TILES,
@@ -55,6 +56,7 @@ _SCHEDULED = {
             "128x64-s8-w4 64x64-s10-w4",
             6: "16x64-s10-w4 16x128-s8-w4 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s6-w4 "
             "64x128-s8-w8",
+            10: "128x192-s5-w8 128x192-s4-w8 128x320-s3-w8 64x192-s6-w4",
         },
         "gluon": {
             1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 192x128-s5-w12 192x128-s4-w12 128x128-s6-w8 128x128-s6-w4 "
@@ -65,6 +67,7 @@ _SCHEDULED = {
             6: "16x64-s10-w4 16x128-s8-w8 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s8-w8 "
             "128x128-s6-w8",
             7: "128x128-s6-w8 128x128-s5-w8 128x64-s8-w8",
+            10: "128x192-s5-w8 128x192-s4-w8 128x320-s3-w8 64x192-s6-w4",
         },
     }.items()
 }
@@ -195,10 +198,11 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "tiles of 128 x 192: the last wave is fuller at some sizes",
         builds_on=("cluster_multicast",),
+        builds_on_in={"triton": "square_waves", "gluon": "square_waves"},
         also=("tile",),
         mma="wgmma",
         tile={0: Tile(128, 192, 5, 8)},
-        limits=STAGED,
+        limits=TWO_TENSORS,
         general=True,
     ),
     Technique(
