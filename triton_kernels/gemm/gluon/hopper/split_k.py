@@ -1,11 +1,13 @@
-"""Programs share a tile of C, each has a part of k, and the last of them to finish adds up.
+"""Programs share a tile of C: each has a part of k, and adds up a share of the columns once all have their sums.
 
 Builds on producer_consumer; changes the loop's bounds and the epilogue, where C leaves by TMA as in tma_store_epilogue.
 General: any m, and any n and k that are multiples of 8.
 
 As in core Triton sums pass through the workspace: Gluon of Triton 3.6 cannot access the shared memory of another
-program. A consumer warpgroup leaves its rows there and counts itself, and the one that finds the count complete adds
-all parts in the order of k. The barrier of its warps comes before the count, because one thread counts for all.
+program. A consumer warpgroup leaves its rows there, counts itself, and waits until those of all parts have; the barrier
+of its warps comes before the count, because one thread counts for all. Then it adds the parts of its share of the boxes
+of C, in the order of k, so that results are repeatable. Whoever counts last after that leaves the counter at zero. All
+programs run at the same time, no more than one per multiprocessor, so that waiting ends.
 """
 
 from triton.experimental import gluon
@@ -27,6 +29,15 @@ GROUP_M = gl.constexpr(8)
 
 
 @gluon.jit
+def _places(ROWS: gl.constexpr, COLUMNS: gl.constexpr, BLOCK_N: gl.constexpr):
+    """Where the first COLUMNS columns of a warpgroup's rows lie in what it leaves."""
+    layout: gl.constexpr = tiles.accumulator(COLUMNS)
+    rows = gl.arange(0, ROWS, gl.SliceLayout(1, layout))
+    cols = gl.arange(0, COLUMNS, gl.SliceLayout(0, layout))
+    return rows[:, None] * BLOCK_N + cols[None, :]
+
+
+@gluon.jit
 def _produce(loads, GROUPS: gl.constexpr):
     """Loads every tile as soon as its buffer is empty."""
     a_desc, b_desc, a_smem, b_smem, full, empty, row, col, first, steps = loads
@@ -43,7 +54,7 @@ def _produce(loads, GROUPS: gl.constexpr):
 
 @gluon.jit
 def _consume(work, c_smem, GROUPS: gl.constexpr, GROUP: gl.constexpr, EPILOGUE: gl.constexpr):
-    """Computes this program's part of the rows of C of consumer warpgroup GROUP; whoever comes last adds all parts."""
+    """Computes this program's part of the rows of C of consumer warpgroup GROUP, and a share of their sums."""
     a_smem, b_smem, full, empty, out, number, split, splits, counter_ptr, part_ptr, steps = work
     c_desc, bias_ptr, row, col, n = out
     ROWS: gl.constexpr = a_smem.shape[1]
@@ -60,24 +71,29 @@ def _consume(work, c_smem, GROUPS: gl.constexpr, GROUP: gl.constexpr, EPILOGUE: 
         sums = warpgroup_mma_wait(0, deps=[sums])
         wg.arrive(empty, j)
 
-    # leave this part; whoever comes last adds all of them
-    comes_last = splits == 1
-    if not comes_last:
-        place = number * GROUPS + GROUP
-        rows = gl.arange(0, ROWS, gl.SliceLayout(1, layout))
-        cols = gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))
-        part_ptrs = part_ptr + place * splits * ROWS * BLOCK_N + rows[:, None] * BLOCK_N + cols[None, :]
-        gl.store(part_ptrs + split * ROWS * BLOCK_N, sums)
-        block_barrier()
-        comes_last = gl.atomic_add(counter_ptr + place, 1, sem="acq_rel") == splits - 1
-        if comes_last:
-            gl.store(counter_ptr + place, 0)
-            sums = gl.zeros((ROWS, BLOCK_N), gl.float32, layout)
-            for other in range(splits):
-                sums += gl.load(part_ptrs + other * ROWS * BLOCK_N, cache_modifier=".cg")
-    if comes_last:
+    if splits == 1:
         sums = tiles.finish(sums, bias_ptr, col, n, EPILOGUE)
         tiles.store_parts(sums, c_desc, c_smem, row + GROUP * ROWS, col, 0)
+    else:  # leave this part, wait for the others, and add up a share
+        count_ptr = counter_ptr + number * GROUPS + GROUP
+        part_ptr += (number * GROUPS + GROUP) * splits * ROWS * BLOCK_N
+        gl.store(part_ptr + split * ROWS * BLOCK_N + _places(ROWS, BLOCK_N, BLOCK_N), sums)
+        block_barrier()
+        arrived = gl.atomic_add(count_ptr, 1, sem="acq_rel") + 1
+        while arrived < splits:
+            arrived = gl.atomic_add(count_ptr, 0, sem="acq_rel")
+        COLUMNS: gl.constexpr = c_desc.block_type.shape[1]
+        places = _places(ROWS, COLUMNS, BLOCK_N)
+        for box in range(split, BLOCK_N // COLUMNS, splits):
+            share = gl.zeros((ROWS, COLUMNS), gl.float32, tiles.accumulator(COLUMNS))
+            for other in range(splits):
+                theirs = part_ptr + other * ROWS * BLOCK_N + box * COLUMNS
+                share += gl.load(theirs + places, cache_modifier=".cg")
+            share = tiles.finish(share, bias_ptr, col + box * COLUMNS, n, EPILOGUE)
+            tma.store_wait(0)  # every box goes to the first buffer
+            tiles.store_parts(share, c_desc, c_smem, row + GROUP * ROWS, col + box * COLUMNS, 0)
+        if gl.atomic_add(count_ptr, 1, sem="relaxed") == 2 * splits - 1:
+            gl.store(count_ptr, 0)
     tma.store_wait(0)
 
 

@@ -82,6 +82,8 @@ def _consume(work, c_smem, GROUPS: gl.constexpr, GROUP: gl.constexpr, EPILOGUE: 
             step += 1
 
         # epilogue
+        if BLOCK_N // c_desc.block_type.shape[1] % c_smem.shape[0] != 0:
+            tma.store_wait(0)  # the boxes of each tile begin with the first buffer
         sums = tiles.finish(sums, bias_ptr, col, n, EPILOGUE)
         tiles.store_parts(sums, c_desc, c_smem, row + GROUP * ROWS, col, 0)
         rest = tiles.finish(rest, bias_ptr, col + FIRST, n, EPILOGUE)
