@@ -144,6 +144,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(plain, "_calls", {})
     monkeypatch.setattr(plain, "load", lambda case: one.load(case))
     monkeypatch.setattr(plain, "CudaVariant", object)
+    monkeypatch.setattr(plain, "_empty", torch._C._dynamo.guards._empty_strided_cpu)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     zeros = torch.zeros
     monkeypatch.setattr(plain.torch, "zeros", lambda *size, **options: zeros(*size, **options | {"device": "cpu"}))
