@@ -327,7 +327,7 @@ _COLUMNS: dict[str, dict[str, tuple[Any, Column]]] = {
     "timing": {
         "purpose": ("str", lambda row: row.get("purpose", "timing")),
         **_fields("str", "mode", "group"),
-        **_fields(object, "order", "samples_ms"),
+        **_fields(object, "order", "samples_ms", "call_us"),
         "ms": (float, _ms),
         "speed": (float, _speed),
         "unit": ("str", lambda row: UNIT),
