@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -250,6 +251,8 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "series": SERIES,
         "label": label,
         "cell_title": cell_title,
+        "between": common.between,
+        "mean": statistics.geometric_mean,
         "recorded_on": recorded_on,
         "claim": claims or prose.Claims(),
     }

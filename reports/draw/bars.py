@@ -8,15 +8,14 @@ from reports.draw.style import COLORS, HEAD, INK, LIBRARY, MARKERS, MUTED, PANEL
 from reports.facts.answer import Answer, Bar
 
 TITLES = {"wgmma": ("wgmma", "Hopper’s instruction"), "mma_sync": ("mma.sync", "Ampere’s, on the same GPU")}
-ROWS = {"wgmma": (26, 15), "mma_sync": (20, 8)}
+ROWS = {"wgmma": (24, 15), "mma_sync": (18, 8)}
 """Panel -> pixels of a bar's line, and of the bar. The limits of an answer name its panels."""
-HEADING, GAP, FOOT = 40, 8, 34
+HEADING, LIMIT, GAP, FOOT = 24, 16, 8, 28
+"""LIMIT: below a heading, for what the line of a limit says."""
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
 LEFT, RIGHT, COLUMN = 130, 44, 40
 """Pixels for the labels, for the column of shares, and on a phone for that of the speeds."""
-PLACEHOLDER = 110
-"""Pixels of a bar that nobody measured."""
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
@@ -30,7 +29,11 @@ def bars(found: Answer, width: int = WIDE) -> str:
 
 def height_of(found: Answer) -> int:
     """Pixels of both panels."""
-    return sum(HEADING + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in found.limits) + FOOT
+    return sum(_heading(found, panel) + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in found.limits) + FOOT
+
+
+def _heading(found: Answer, panel: str) -> int:
+    return HEADING + (LIMIT if found.limits[panel] else 0)
 
 
 def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None:
@@ -46,7 +49,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     y = 0.0
     for panel in found.limits:
         row, thick = ROWS[panel]
-        start = y + HEADING
+        start = y + _heading(found, panel)
         name, meaning = TITLES[panel]
         wide = write(axes, name, (0, y + 12), (-LEFT, 0), size=HEAD, weight="bold")
         write(axes, meaning, (0, y + 12), (-LEFT + wide + 8, 0), size=TICK, color=MUTED)
@@ -94,12 +97,11 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
     mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
     write(axes, bar.label, (0, y), (20 - LEFT, 0))
-    if bar.tflops is None:  # its words are inside it, where no line of a limit is
+    if bar.tflops is None:  # words at the axis, where no line of a limit is
         what = "not measured yet"
         if bar.earlier:
             what = f"{bar.earlier:.0f}, earlier{'' if narrow else ' version'}"
-        length = bar.earlier or PLACEHOLDER * pixel
-        axes.barh(y, length, max(thick, 14), facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
+            axes.barh(y, bar.earlier, max(thick, 14), facecolor=PANEL, edgecolor=MUTED, ls=(0, (3, 3)), lw=1)
         write(axes, what, (0, y), (6, 0), size=TICK, color=MUTED)
         return
     if bar.is_library:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -236,6 +237,33 @@ def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
     files = [path for path in sources.files(row.backend, technique.path) if path.suffix in (".cu", ".cuh", ".py")]
     own = sources.kernel_file(row.backend, technique.path)
     return sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files}))
+
+
+def finding(found: Answer) -> str:
+    """What the bars of the best instructions show: each language and the fastest library beside the fastest of them."""
+    panel = next(iter(found.limits))
+    bars = [bar for bar in found.of(panel) if bar.backend in techniques.LANGUAGES]
+    if any(bar.tflops is None for bar in bars):
+        return "Not every language has a speed of this version"
+    libraries = [bar for bar in found.of(panel) if bar.is_library and bar.tflops]
+    bars = sorted([*bars, *libraries[:1]], key=lambda bar: -(bar.tflops or 0))
+    first, *others = bars
+    shares = [(bar.label, found.over(bar, first) or 0) for bar in others]
+    if min(share for _, share in shares) > 1 / BOARDS:
+        least = 100 * (1 - min(share for _, share in shares))
+        names = [bar.label for bar in bars]
+        return f"With {panel} {', '.join(names[:-1])} and {names[-1]} are within {math.ceil(least)}% of each other"
+    told = ", ".join(f"{name} {share:.2f}" for name, share in shares)
+    return f"With {panel} {first.label} is fastest; shares of its speed: {told}"
+
+
+def over(
+    data: Dataset, grid: Iterable[tuple[Problem, Mapping[str, Point]]], theirs: str, languages: Iterable[str]
+) -> dict[str, list[float]]:
+    """Language -> its speed over that of `theirs` on each problem where both were timed, the smallest first."""
+    counted = [points for _, points in grid if points[theirs].counts]
+    ratios = {name: [data.ratio(points[name], points[theirs]) for points in counted] for name in languages}
+    return {name: sorted(ratio.value for ratio in some if ratio) for name, some in ratios.items()}
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:

@@ -1,8 +1,9 @@
-"""The answer of an operator beside the first one: what to write, what it costs, each step and every problem."""
+"""The answer of an operator: what to write, what it costs, and how to get one's own; that of each operator beside the
+first one, with each step and every problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +22,10 @@ from reports.facts.answer import SERIES_OF, Race, over_problems
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, grid_lines, provenance
 from reports.pages.prose import Number
+
+IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
+"""Part of a peer's name -> what environments call the library that torch brings for it; torch itself for the others."""
+Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
 
 
 @dataclass(frozen=True)
@@ -72,37 +77,18 @@ class Comparison:
         """`every`: what `gpus` gives, for the switch."""
         found, grid = self._answer(data), over_problems(data, self.grid, LANGUAGES)
         steps = self.steps(data, found.problem)
-        name = downloads.stem(data, "bars")
-        table = [
-            {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
-            for bar in found.bars
-        ]
-        best = [found.best(language).point.row for language in LANGUAGES]
-        kernels = dict.fromkeys(techniques.qualified(row.technique, data.operator.name) for row in best if row)
-        files = [downloads.Download(f"answer-{name}", table, found.rows)]
-        if grid:
-            rows = [point.row for _, points in grid for point in points.values()]
-            files.append(downloads.Download(f"grid-{name}", grid_lines(grid), rows))
+        every_run = {"every step": self.race.headline, "every problem": self.grid}
         return {
-            "answer": found,
-            "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
-            "choices": facts.choices(found),
+            **shown(data, found, self.race.headline, every, {"grid": grid}, every_run),
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
             "steps": steps,
             "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
             "beyond": beyond(found, steps),
-            "not_timed": not_timed(found),
+            "climb": climb(steps, found.problem),
             "languages": LANGUAGES,
-            "grid": grid,
-            "where": [data.gpu, cell_title(found.problem)],
-            "caption": provenance(data, found.rows),
-            "command": f"twinkernels bench {' '.join(kernels)} --problem {found.problem.slug}",
+            "over_grid": facts.over(data, grid, "library", LANGUAGES),
             "ladder": data.operator.experiment(self.race.headline),
             "all_problems": data.operator.experiment(self.grid),
-            "gpus": {path: (short_gpu(one.gpu), one) for path, one in every.items()},
-            "stem": name,
-            "shown": data,
-            "files": files,
         }
 
     def _answer(self, data: Dataset) -> facts.Answer:
@@ -125,9 +111,107 @@ class Comparison:
         return found
 
 
+def shown(
+    data: Dataset,
+    found: facts.Answer,
+    headline: str,
+    every: Mapping[str, Dataset],
+    grids: Mapping[str, Grid],
+    runs: Mapping[str, str],
+) -> dict[str, Any]:
+    """What every answer shows. `headline`: the experiment of its ladder. `grids`: name -> what facts.over_problems
+    found, a file each. `runs`: what it measures -> experiment."""
+    stem, command = downloads.stem(data, "bars"), bench(found)
+    table = [
+        {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
+        for bar in found.bars
+    ]
+    files = [downloads.Download(f"answer-{stem}", table, found.rows)]
+    for name, grid in grids.items():
+        if grid:
+            rows = [point.row for _, points in grid for point in points.values()]
+            files.append(downloads.Download(f"{name}-{stem}", grid_lines(grid), rows))
+    return {
+        "answer": found,
+        "finding": facts.finding(found),
+        "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
+        "choices": facts.choices(found),
+        "where": where(data, found),
+        "command": command,
+        "own": {
+            "make report": "the first page’s bars first, then all that this site shows",
+            command: "these bars, our own kernels",
+            **{f"twinkernels run {data.operator.experiment(name)}": what for what, name in runs.items()},
+        },
+        "libraries": libraries(data, found),
+        "caption": provenance(data, found.rows),
+        "gpus": {path: (_of_gpu(one, headline), one) for path, one in every.items()},
+        "stem": stem,
+        "shown": data,
+        "files": files,
+        **grids,
+    }
+
+
+def bench(found: facts.Answer) -> str:
+    """What times the bars of our own kernels."""
+    best = [found.best(language).point.row for language in LANGUAGES]
+    names = dict.fromkeys(techniques.shown(techniques.at(row.technique, found.problem)) for row in best if row)
+    return f"twinkernels bench {' '.join(names)} --problem {found.problem.slug}"
+
+
+def where(data: Dataset, found: facts.Answer) -> list[str]:
+    """What the numbers are about: GPU, problem, days, compilers."""
+    rows = [bar.point.row for bar in found.bars if bar.point.row and not bar.is_library]
+    days = sorted({str(row.time)[:10] for row in rows})
+    installed = (row for row in rows if row.compiler and "@" not in row.backend)
+    compilers = sorted({str(row.compiler.get("front_end")) for row in installed})
+    how = "recorded" if data.recorded else "measured here"
+    return [
+        data.gpu,
+        cell_title(found.problem),
+        *([f"{how} {' to '.join(dict.fromkeys((days[0], days[-1])))}"] if days else []),
+        *(name.replace("nvcc", "CUDA").replace("triton", "Triton") for name in compilers),
+    ]
+
+
+def libraries(data: Dataset, found: facts.Answer) -> dict[str, tuple[str, str]]:
+    """Library among the bars -> (how to get it, which version was timed); both empty where that is PyTorch's, or where
+    nobody timed it."""
+    told = {}
+    for bar in found.bars:
+        if bar.is_library:
+            needed, row = data.operator.libraries.get(bar.backend), bar.point.row
+            software = data.environments[row.environment].details.get("software", {}) if row else {}
+            name = needed.software if needed else next((key for key in IN_TORCH if key in bar.backend), "torch")
+            version = software.get(IN_TORCH.get(name, name))
+            if isinstance(version, int):  # 91900 is 9.19.0
+                version = f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
+            told[bar.label] = (needed.install if needed else "", str(version or ""))
+    return told
+
+
+def _of_gpu(data: Dataset, headline: str) -> str:
+    """Its name, and whether only an earlier version of the CUDA kernels was timed on it."""
+    timed = any(row.backend == "cuda" for row in data.counting(headline))
+    return f"{short_gpu(data.gpu)}{'' if timed else ', earlier version'}"
+
+
 def peak(data: Dataset, panel: str) -> float | None:
     """By wgmma all that the tensor cores can; how much of it mma.sync reaches was not measured."""
     return 1.0 if panel == "wgmma" else None
+
+
+def climb(
+    steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], problem: Problem
+) -> dict[str, tuple[float, float]]:
+    """Language -> TFLOPS of its first step at the problem, and of its fastest where another one is faster."""
+    speeds: dict[str, list[float]] = {}
+    for _, where, points in steps:
+        for language, point in points.items():
+            if where == problem and point.kind == "measured" and point.tflops:
+                speeds.setdefault(language, []).append(point.tflops)
+    return {language: (some[0], max(some)) for language, some in speeds.items() if some[0] < max(some)}
 
 
 def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:
@@ -138,11 +222,6 @@ def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[s
             best = {language: max(best[language], points[language].tflops or 0) for language in LANGUAGES}
     bars = [found.best(language) for language in LANGUAGES]
     return [bar for bar in bars if (bar.tflops or 0) > facts.BOARDS * best[bar.backend]]
-
-
-def not_timed(found: facts.Answer) -> list[str]:
-    """The libraries that keep a place among the bars and have no speed there."""
-    return [bar.label for bar in found.bars if bar.is_library and not bar.tflops]
 
 
 def fastest_of(data: Dataset, experiment: str, problem: Problem, rungs: Iterable[Technique], language: str) -> Point:

@@ -21,7 +21,7 @@ from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
 from reports.facts.gains import gains
 from reports.pages import overview
-from reports.pages.attention import answer, index
+from reports.pages.attention import answer, calls, index
 from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
@@ -128,6 +128,22 @@ def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
     assert (where, points["triton"].row and points["triton"].row.technique) == (problem, "producer_consumer")
     assert points["triton"].tflops == pytest.approx(600)
     assert not points["cuda"].counts
+
+
+def test_a_call_stands_beside_the_fastest_library_with_its_time_on_the_host() -> None:
+    problem = synthetic.PROBLEMS[0]
+    assert calls.calls(dataset()) is None
+    rows = [synthetic.ENVIRONMENT]
+    for name, ms, host in (("flash_attention", 1.0, 20.0), ("sdpa_cudnn", 1.1, 25.0), ("fa3", 0.9, 140.0)):
+        row = synthetic.make("timing", None, name, problem, None, experiment="calls", mode="idle", group="calls")
+        rows.append(row | {"samples_ms": [ms] * 20, "call_us": {"launcher": host}})
+    found = calls.calls(dataset(rows))
+    assert found
+    assert found.over == pytest.approx([0.9])
+    assert found.host == {"flash_attention": 20.0, "sdpa_cudnn": 25.0, "fa3": 140.0}
+    without = calls.calls(dataset(rows[:2]))
+    assert without
+    assert without.over == []
 
 
 def timed_at(row: Row, speed: float) -> Row:

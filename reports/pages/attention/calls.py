@@ -1,0 +1,48 @@
+"""What a call of flash_attention costs on a stream with nothing queued, beside libraries."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.catalog import experiments
+from harness.operators.protocol import Problem
+from reports.data.dataset import Dataset, Point, Ratio
+
+EXPERIMENT, OURS = "calls", "flash_attention"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """`lines`: each problem with the point of each of `names`, ours first, and our speed over that of the fastest
+    library. `host`: name -> the median over the problems of the microseconds that a call takes on the host."""
+
+    names: Sequence[str]
+    lines: Sequence[tuple[Problem, dict[str, Point], Ratio | None]]
+    host: dict[str, float]
+
+    @property
+    def over(self) -> list[float]:
+        """The smallest first."""
+        return sorted(ratio.value for *_, ratio in self.lines if ratio)
+
+
+def calls(data: Dataset) -> Calls | None:
+    """None while none was timed."""
+    experiment = experiments.load(f"{data.operator.name}/{EXPERIMENT}")
+    names = experiment.peers
+    lines = []
+    for problem in data.problems(EXPERIMENT):
+        points = {name: data.point(EXPERIMENT, problem, None, name, experiment.modes[0]) for name in names}
+        if points[OURS].counts:
+            over = [data.ratio(points[OURS], points[name]) for name in names if name != OURS and points[name].counts]
+            slowest = min((ratio for ratio in over if ratio), key=lambda ratio: ratio.value, default=None)
+            lines.append((problem, points, slowest))
+    rows = {name: [points[name].row for _, points, _ in lines if points[name].counts] for name in names}
+    host = {
+        name: statistics.median(row.call_us["launcher"] for row in some if row and row.call_us)
+        for name, some in rows.items()
+        if any(row and row.call_us for row in some)
+    }
+    return Calls(names, lines, host) if lines else None
