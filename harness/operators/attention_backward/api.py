@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from harness.build.loading import load
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import Case
 from harness.operators.attention import validate
+from harness.operators.attention.workspaces import Workspaces
 from harness.operators.attention_backward.arguments import POINTERS, SCRATCH, AttentionBackwardArgs, structure
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
@@ -29,6 +30,7 @@ TRIED_FIRST = {False: "overlapped", True: "deterministic"}
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered, and kinds of launch."""
 _launches: dict[Hashable, Launch] = {}
+_supported: set[Hashable] = set()
 TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
 
 
@@ -45,8 +47,14 @@ def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, det
     """Raises Unsupported, which says why, where no kernel has the gradients of such a call; ValueError and TypeError
     for what is no mask or scale."""
     validate.check_options(1.0 if scale is None else scale, causal, any_sign=True)
+    key = (q.shape, k.shape, q.dtype, causal, deterministic)
+    if key in _supported:
+        return
     if q.dim() == k.dim() == 4 and q.dtype in DTYPES and q.numel() and k.numel():
         case_of(_problem(q, k, bool(causal)), bool(deterministic), None)
+        if len(_supported) >= MOST_PROBLEMS:
+            _supported.clear()
+        _supported.add(key)
 
 
 def attach(operator: Any) -> None:
@@ -169,16 +177,16 @@ class Launch:
     ) -> None:
         """`tensors`: what kernels read. `given`: q, k and v, whose storage order the gradients have."""
         q, device = tensors["q"], tensors["q"].device
-        self.problem = _problem(q, tensors["k"], causal)
+        self.problem, self.gpu = _problem(q, tensors["k"], causal), device.index
         with torch.cuda.device(device):
             name = torch.cuda.get_device_name(device)
-            self.kernel = _kernel(device.index, case_of(self.problem, deterministic, name))
+            self.kernel = _kernel(self.gpu, case_of(self.problem, deterministic, name))
         outputs = [torch.empty_like(one, device="meta", requires_grad=False) for one in given]
         nothing = torch.empty(0, device="meta")  # at address 0, so that addresses of scratch memory are offsets
         args = structure({**tensors, **dict(zip(("dq", "dk", "dv"), outputs, strict=True))}, {"scale": scale}, nothing)
         assert AttentionBackwardArgs.q_stride.offset == self.ADDRESSES.size
         self.rest = bytes(args)[self.ADDRESSES.size :]
-        self.offsets = tuple(getattr(args, name) or 0 for name in (*SCRATCH, "workspace"))
+        self.offsets = tuple(getattr(args, name) or 0 for name in SCRATCH)
         self.outputs = [(tuple(one.shape), one.stride()) for one in outputs]
         self.options = {"dtype": q.dtype, "device": device}
         self.reaches = tuple(validate.reach(tensors[name]) for name in self.INPUTS)
@@ -193,23 +201,24 @@ class Launch:
         )
 
     def __call__(self, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, d_o: Tensor) -> Gradients:
-        kernel, device = self.kernel, q.device
         dq, dk, dv = (torch.empty_strided(*one, **self.options) for one in self.outputs)
-        workspace = torch.empty(kernel.scratch_bytes + kernel.workspace_bytes, dtype=torch.uint8, device=device)
-        if kernel.workspace_bytes:
-            workspace[kernel.scratch_bytes :].zero_()
-        begin = workspace.data_ptr()
-        addresses = (one.data_ptr() for one in (q, k, v, o, d_o, lse, dq, dk, dv))
-        args = self.ADDRESSES.pack(*addresses, *(begin + offset for offset in self.offsets)) + self.rest
-        if torch._C._cuda_getDevice() == device.index:
-            self._launch(args, device.index)
+        scratch = torch.empty_strided((self.kernel.scratch_bytes,), (1,), dtype=torch.uint8, device=q.device)
+        begin = scratch.data_ptr()
+        addresses = [one.data_ptr() for one in (q, k, v, o, d_o, lse, dq, dk, dv)]
+        addresses += (begin + offset for offset in self.offsets)
+        if torch._C._cuda_getDevice() == self.gpu:
+            self._launch(addresses)
         else:
-            with torch.cuda.device(device):
-                self._launch(args, device.index)
+            with torch.cuda.device(self.gpu):
+                self._launch(addresses)
         return dq, dk, dv
 
-    def _launch(self, args: bytes, gpu: int) -> None:
-        if code := self.kernel.entry(args, torch._C._cuda_getCurrentRawStream(gpu)):
+    def _launch(self, addresses: list[int]) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(self.gpu)
+        workspace, _owner = 0, None
+        if self.kernel.workspace_bytes:
+            workspace, _owner = _workspaces(self.gpu).of(stream, self.kernel.workspace_bytes)
+        if code := self.kernel.entry(self.ADDRESSES.pack(*addresses, workspace) + self.rest, stream):
             slug, error = self.problem.slug, torch.cuda.CudaError(code)
             raise LaunchError(f"gradients of flash_attention, {slug}: {error}", code)
 
@@ -249,6 +258,12 @@ def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
         f"gradients of flash_attention: no kernel takes this problem ({reason}); pass detached tensors, or use "
         "torch.nn.functional.scaled_dot_product_attention"
     )
+
+
+@cache
+def _workspaces(gpu: int) -> Workspaces:
+    """Not those of the forward pass, whose kernels leave what is not zero behind their counters."""
+    return Workspaces()
 
 
 @lru_cache(MOST_PROBLEMS)

@@ -253,7 +253,7 @@ def test_streams_and_captured_launches_share_no_counter(gpu: Gpu, monkeypatch: p
     gpu.capturing, gpu.stream = False, 77
     assert counters(3) == {first}
     assert len({first, second} | captured) == 5
-    monkeypatch.setattr(plain.Counters, "SLAB", 32)
+    monkeypatch.setattr(plain.Workspaces, "SLAB", 32)
     gpu.capturing = True
     assert len(counters(2)) >= 1  # memory of the graph, which each replay zeroes
     gpu.capturing, gpu.stream = False, 79
