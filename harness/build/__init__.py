@@ -5,6 +5,7 @@ Library peers are backends without a technique. Bad tensors are refused by the o
 language sees them.
 """
 
+from cuda_kernels.cpu_build import plain as plain_library
 from harness.build.compiling import prebuild
 from harness.build.cuda import (
     build_cuda,
@@ -36,6 +37,7 @@ __all__ = [
     "environment_of",
     "gpu_arch",
     "load",
+    "plain_library",
     "prebuild",
     "same_program",
     "sanitizer_environment",

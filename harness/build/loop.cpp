@@ -1,9 +1,10 @@
 // The loop that times the calls of a user's kernel, out of reach of Python: which copy of the inputs a call gets, the
-// flush of the L2 cache, the clock, and what is kept of an output. The verifier's draws come through a socket; times and
-// checksums go back through it. The driver is loaded first, then this library, then the user's file is imported.
+// flush of the L2 cache, the clock, and what is kept of an output. The verifier's draws come through a socket; times go
+// back through it. The driver is loaded first, then this library, then the user's file is imported.
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -25,16 +26,13 @@ int cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigned 
 
 namespace {
 
-struct Key {
-  uint32_t key, flushed;  // flushed 0: a call on whatever the cache holds, on inputs that stay
-};
 struct Pick {
   uint32_t copy, kept;  // of the inputs; whether the outputs are kept
   uint64_t shift;       // by which the copy is rolled for its next call
 };
 struct Result {
-  double ms;
-  uint32_t sum, ahead;  // checksum of the flush; whether all calls were queued before the first one began
+  float before, ms;  // since the call before, with the flush; and of the call
+  uint32_t ahead;    // whether all calls were queued before the first one began
 };
 
 // flush(words, end, key, sum) for BLOCKS blocks of THREADS threads, sm_80 and newer; the driver translates it. Each
@@ -78,97 +76,86 @@ reduce:
 }
 )";
 
-int channel;
+int channel, error;
 Handle stream, function;
 std::vector<Handle> events;
+size_t recorded;  // of `events`, in this batch: its begin, then two of each call
+Pick pick;
 uint64_t words, end;                     // memory that is flushed
-std::vector<uint64_t> sizes, addresses;  // bytes of each input; of the first one the base and its copies, and so on
+std::vector<uint64_t> sizes, addresses;  // of the inputs
 
-void must(int error) {
-  if (error) throw error;
+void must(int code) {
+  if (!error) error = code;
 }
 
-template <class Struct>
-Struct receive() {
-  Struct drawn;
-  must(read(channel, &drawn, sizeof drawn) == sizeof drawn ? 0 : -1);
-  return drawn;
+void receive(void* drawn, ssize_t bytes) {
+  must(read(channel, drawn, bytes) == bytes ? 0 : -1);
 }
 
-void record(size_t mark) {
-  while (events.size() <= mark) must(cuEventCreate(&events.emplace_back(), 0));
-  must(cuEventRecord(events[mark], stream));
+void record() {
+  if (recorded == events.size()) must(cuEventCreate(&events.emplace_back(), 0));
+  must(cuEventRecord(events[recorded++], stream));
 }
 
 void copy(uint64_t to, uint64_t from, uint64_t bytes) {
   if (bytes) must(cuMemcpyAsync(to, from, bytes, stream));
 }
 
-void flush(uint32_t key, uint64_t sum) {
-  void* parameters[] = {&words, &end, &key, &sum};
-  must(cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, parameters, nullptr));
-}
-
 }  // namespace
 
-// `socket` and the CUDA stream of all calls. Like the others it returns 0, an error of CUDA's, or -1.
-EXPORT int loop_open(uint64_t socket, Handle of_calls) {
+// `socket` and the CUDA stream of all calls.
+EXPORT void loop_open(uint64_t socket, Handle of_calls) {
   channel = socket, stream = of_calls;
   Handle module;
-  const int error = cuModuleLoadData(&module, PTX);
-  return error ? error : cuModuleGetFunction(&function, module, "flush");
+  must(cuModuleLoadData(&module, PTX));
+  must(cuModuleGetFunction(&function, module, "flush"));
 }
 
-// `table`: bytes of each input, then where each of the `count` copies of the first one lies, of the second, ...
-EXPORT int loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table) {
+// `table` of `count` numbers: bytes of each input, then where the first one's base lies twice, one behind the other, and
+// its copies, then those of the second one, ...
+EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table) {
   words = flushed, end = flushed + bytes;
   sizes.assign(table, table + inputs);
-  addresses.assign(table + inputs, table + inputs + inputs * count);
-  return 0;
+  addresses.assign(table + inputs, table + count);
 }
 
-// The copy becomes the base, rolled by `shift` times 16 bytes, the next input by 3 times as much, and so on.
-EXPORT int loop_fill(uint64_t number, uint64_t shift) try {
+// Begins a call and returns the copy that it gets: flushes, records, and only then asks which one was drawn. `sums` has
+// a zero for each call of the batch.
+EXPORT int loop_begin(uint64_t sums) {
+  if (!recorded) record();
+  uint32_t key = 0;
+  receive(&key, sizeof key);
+  uint64_t sum = sums + recorded / 2 * sizeof key;
+  void* parameters[] = {&words, &end, &key, &sum};
+  must(cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, parameters, nullptr));
+  record();
+  receive(&pick, sizeof pick);
+  return pick.copy;
+}
+
+// Ends it. `written`: address and bytes of each output; what the verifier keeps goes to `kept`, `room` bytes apart. The
+// copy becomes the base, rolled by `shift` times 16 bytes, the next input by 3 times as much, and so on.
+EXPORT void loop_end(uint64_t outputs, const uint64_t* written, uint64_t kept, uint64_t room) {
+  record();
+  for (size_t n = 0; pick.kept && n < outputs; ++n) copy(kept + n * room, written[2 * n], written[2 * n + 1]);
   for (size_t n = 0; n < sizes.size(); ++n) {
-    const uint64_t* const copies = &addresses[n * addresses.size() / sizes.size()];
-    const uint64_t units = sizes[n] / 16, by = units ? shift * (2 * n + 1) % units * 16 : 0;
-    copy(copies[number] + by, copies[0], sizes[n] - by);
-    copy(copies[number], copies[0] + sizes[n] - by, by);
+    const uint64_t* const input = &addresses[n * addresses.size() / sizes.size()];
+    const uint64_t units = sizes[n] / 16, by = units ? pick.shift * (2 * n + 1) % units * 16 : 0;
+    copy(input[1 + pick.copy], input[0] + sizes[n] - by, sizes[n]);
   }
-  return 0;
-} catch (int error) {
-  return error;
 }
 
-// One batch. `call` makes a call on a copy and says where its outputs are, address and bytes of each; a negative copy
-// announces the call. Outputs that the verifier keeps go to `kept`, `room` bytes apart; `sums` is zero for each call.
-EXPORT int loop_run(uint64_t calls, uint64_t sums, uint64_t outputs, uint64_t kept, uint64_t room,
-                    int (*call)(int, int, uint64_t*)) try {
-  std::vector<Result> results(calls);
-  std::vector<uint64_t> written(2 * outputs);
-  std::vector<uint32_t> checksums(calls);
-  record(0);
-  for (uint64_t i = 0; i < calls; ++i) {
-    must(call(i, -1, nullptr));
-    const auto [key, flushed] = receive<Key>();
-    if (flushed) flush(key, sums + i * sizeof key);
-    record(2 * i + 1);
-    const Pick pick = receive<Pick>();
-    must(call(i, pick.copy, written.data()));
-    record(2 * i + 2);
-    for (uint64_t n = 0; pick.kept && n < outputs; ++n) copy(kept + n * room, written[2 * n], written[2 * n + 1]);
-    if (flushed) must(loop_fill(pick.copy, pick.shift));
-  }
+// Waits for the batch and sends its results. Returns the first error since the last batch, of CUDA's or -1, or 0.
+EXPORT int loop_finish() {
+  std::vector<Result> results(std::exchange(recorded, 0) / 2);
   const uint32_t ahead = cuEventQuery(events[0]) != 0;  // what the first one waits for is not over yet
-  copy(reinterpret_cast<uint64_t>(checksums.data()), sums, calls * sizeof checksums[0]);
   must(cuStreamSynchronize(stream));
-  for (uint64_t i = 0; i < calls; ++i) {
-    float ms = 0;
-    must(cuEventElapsedTime(&ms, events[2 * i + 1], events[2 * i + 2]));
-    results[i] = {ms, checksums[i], ahead};
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].ahead = ahead;
+    must(cuEventElapsedTime(&results[i].before, events[2 * i], events[2 * i + 1]));
+    must(cuEventElapsedTime(&results[i].ms, events[2 * i + 1], events[2 * i + 2]));
   }
-  const ssize_t bytes = calls * sizeof results[0];
-  return write(channel, results.data(), bytes) == bytes ? 0 : -1;
-} catch (int error) {
-  return error;
+  const ssize_t bytes = results.size() * sizeof results[0];
+  must(write(channel, results.data(), bytes) == bytes ? 0 : -1);
+  return std::exchange(error, 0);
 }

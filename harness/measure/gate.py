@@ -110,7 +110,7 @@ def gate(
             first = {name: tensor.clone() for name, tensor in written.items()}
             failure = _check_memory(inputs, outputs) or _check_written(outputs, written)
             if failure is None and not verdict.passed and previous:
-                failure = _check_stale(first, previous, outputs.optional)
+                failure = check_stale(first, previous, outputs.optional)
             if failure is None and verdict.passed:
                 judge = partial(operator.compare, expected=expected) if may_vary else None
                 seconds = REPEAT_SECONDS if number else math.inf
@@ -153,9 +153,10 @@ def _check_written(outputs: Outputs, names: Mapping[str, torch.Tensor]) -> Failu
     return None
 
 
-def _check_stale(
+def check_stale(
     now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor], optional: Sequence[str]
 ) -> Failure | None:
+    """What is wrong with outputs that have the bits of those for other inputs."""
     stale = [name for name in now if name not in optional and name in before and same_bits(now[name], before[name])]
     if stale:
         return "stale_output", f"{', '.join(stale)}: bit by bit that of the previous inputs"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import json
+import mmap
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,17 @@ from typing import Any
 import torch
 
 from harness import operators
-from harness.measure import arenas, process
-from harness.measure.isolation import SLACK, Place, Shared
-from harness.measure.worker import Deadlines
-
-CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))
-"""What loop.cpp asks for: a call by its number, on a copy of the inputs."""
+from harness.measure import arenas, process, timing
+from harness.measure.worker import SHARED
 
 
 class Kernels(process.Process):
     """What the verifier may ask for."""
 
-    def __init__(self, shared: str, channel: str, loop: str, *ours: Any) -> None:
+    def __init__(self, memory: str, channel: str, loop: str, *ours: Any) -> None:
         """Takes the descriptors, and loads the timing loop: before any file of a user's is imported."""
         super().__init__(*ours)
-        self._shared = Shared(int(shared))
+        self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
         stream = 0  # the one that is current now, whatever a kernel makes of it
         if self._device == "cuda":
@@ -43,123 +39,112 @@ class Kernels(process.Process):
             self._loop = ctypes.CDLL(loop)
             self._native("open", int(channel), stream)
 
-    def _native(self, function: str, *arguments: Any) -> None:
+    def _native(self, function: str, *arguments: Any) -> int:
         """Calls a function of loop.cpp."""
         numbers = (ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments)
-        if error := getattr(self._loop, f"loop_{function}")(*numbers):
-            raise RuntimeError(f"timing loop: CUDA error {error} in {function}")
+        return int(getattr(self._loop, f"loop_{function}")(*numbers))
 
-    def launch(self, case: Any, label: str, places: Mapping[str, Place], scalars: Any, order: int | None) -> float:
-        """Launches once on the tensors of shared memory and returns the milliseconds that it took. Their bytes are
-        then those after the launch. Addresses stay the same from launch to launch."""
-        tensors = {}
-        for name, (begin, count, dtype, *layout) in places.items():
+    def _memory(self, count: int) -> torch.Tensor:
+        """The first bytes of shared memory; pinned, for copies that do not hold up the host."""
+        if self._device == "cuda" and count > self._pinned:
+            if self._pinned:
+                torch.cuda.cudart().cudaHostUnregister(self._shared.data_ptr())
+            torch.cuda.cudart().cudaHostRegister(self._shared.data_ptr(), count, 0)
+            self._pinned = count
+        return self._shared[:count]
+
+    def launch(
+        self, case: Any, label: str, sizes: list[int], layouts: Mapping[str, Any], scalars: Any, order: int | None
+    ) -> float:
+        """Launches once on tensors that shared memory holds one after another, and returns the milliseconds that it
+        took. Their bytes are then those after the launch. Addresses stay the same from launch to launch."""
+        tensors, parts = {}, self._memory(sum(sizes)).split(sizes)
+        for part, (name, (dtype, *layout)) in zip(parts, layouts.items(), strict=True):
             storage = self._storages.setdefault(name, torch.empty(0, dtype=torch.uint8, device=self._device))
-            storage.resize_(count).copy_(self._shared.bytes(begin, count))
-            tensors[name] = storage.detach().view(dtype).as_strided(*layout)
+            tensors[name] = storage.resize_(len(part)).copy_(part).detach().view(dtype).as_strided(*layout)
         took = self.launched(case, label, tensors, scalars, order)
         self.now("check", label)
-        for name, (begin, count, *_) in places.items():
-            self._shared.bytes(begin, count).copy_(self._storages[name])
+        for part, name in zip(parts, layouts, strict=True):
+            part.copy_(self._storages[name])
         return took
 
-    def prepare(self, cases: Mapping[str, Any], shifts: Mapping[int, int], words: int, scalars: Any) -> None:
+    def prepare(self, cases: Mapping[str, Any], copies: int, words: int, room: int, scalars: Any) -> None:
         """Binds every case (label -> case, all of one problem) to copies of the inputs, which lie at the beginning of
-        shared memory, launches it twice, and rolls each copy by its shift. `words` are flushed."""
+        shared memory, and launches it twice. `words` are flushed. Outputs that the verifier keeps go behind the inputs,
+        `room` bytes apart."""
         problem = next(iter(cases.values())).problem
-        specs = operators.of(problem).input_specs(problem)
-        inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in (0, *shifts)]
-        self._kept, sizes = 0, [arena.dense.numel() for arena in inputs[0].values()]
-        for arena, size in zip(inputs[0].values(), sizes, strict=True):
-            arena.dense.copy_(self._shared.bytes(self._kept, size))
-            self._kept += size
+        operator = operators.of(problem)
+        specs, self._names = operator.input_specs(problem), [*operator.output_specs(problem)]
+        self._inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
+        self._dense = [[arena.dense for arena in copy.values()] for copy in self._inputs]
+        sizes = [dense.numel() for dense in self._dense[0]]
+        memory = self._memory(sum(sizes) + room * len(self._names))
+        parts = memory[: sum(sizes)].split(sizes)
+        for dense, part in zip(self._dense[-1], parts, strict=True):
+            dense.copy_(part)
+        self._bases = [part.to(self._device).repeat(2) for part in parts]
+        places = [one.data_ptr() for of_input in zip(self._bases, *self._dense, strict=True) for one in of_input]
+        table = torch.tensor(sizes + places)
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
-        memory = self._words.data_ptr(), self._words.nbytes, len(specs), len(inputs)
-        table = torch.tensor(sizes + [copy[name].dense.data_ptr() for name in specs for copy in inputs])
-        self._native("memory", *memory, table.data_ptr())
-        self._native("fill", len(shifts), 0)
-        copies = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
-        self._calls, self._outputs = self._bound(cases, copies, scalars)
-        self._calls["empty"] = [lambda: self._sleep(1)] * len(inputs)
-        for copy, shift in shifts.items():
-            self._native("fill", copy, shift)
+        self._native("memory", self._words.data_ptr(), self._words.nbytes, len(specs), table.numel(), table.data_ptr())
+        self._kept, self._room = memory.data_ptr() + sum(sizes), room
+        tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in self._inputs]
+        self._calls = self._bound(cases, tensors, scalars)
+        self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
+        self._calls[""] = [dict] * copies  # the loop's own work alone
 
-    def batch(self, labels: Sequence[str], spin: int) -> list[dict[str, list[int] | None]]:
-        """Times calls, one after another, by the draws in the channel. The answer has the strides of their outputs,
-        None for one that a call does not return; times go through the channel."""
-        outputs_ = next(iter(self._outputs.values())).arenas
-        room = SLACK * max(arena.dense.numel() for arena in outputs_.values())
-        strides: list[dict[str, list[int] | None]] = []
-        failures: list[BaseException] = []
-
-        def call(number: int, copy: int, places: Any) -> int:
-            try:
-                if copy < 0:
-                    self.now("launch", labels[number])
-                    return 0
-                self._found = self._calls[labels[number]][copy]()  # alive until its copies are queued
-                strides.append({})
-                for place, (name, arena) in enumerate(outputs_.items()):
-                    out = self._found.get(name)
-                    whole = (0, 0) if out is None else _whole(name, out, SLACK * arena.dense.numel())
-                    places[2 * place], places[2 * place + 1] = whole
-                    strides[-1][name] = None if out is None else list(out.stride())
-            except BaseException as error:
-                failures.append(error)
-                return 1
-            return 0
-
+    def batch(self, labels: Sequence[str], spin: int) -> tuple[list[list[list[int] | None]], list[int]]:
+        """Times calls, one after another, by the draws in the channel; times go back through it. The answer has the
+        strides of their outputs, None for one that a call does not return, and the checksums of their flushes."""
+        strides: list[list[list[int] | None]] = []
         sums = torch.zeros(len(labels), dtype=torch.int32, device=self._device)
-        self._sleep(spin)
-        kept = self._shared.bytes(self._kept, room * len(outputs_)).data_ptr()
-        try:
-            self._native("run", len(labels), sums.data_ptr(), len(outputs_), kept, room, CALL(call))
-        except RuntimeError as error:
-            raise (*failures, error)[0] from None
-        return strides
+        if self._device == "cuda":
+            torch.cuda._sleep(spin)
+        for label in labels:
+            if label:
+                self.now("launch", label)
+            found = self._calls[label][self._native("begin", sums.data_ptr())]()  # alive until its copies are queued
+            outputs = [found.get(name) for name in self._names]
+            whole = (each for one in zip(self._names, outputs, strict=True) for each in _whole(*one, self._room))
+            written = (ctypes.c_uint64 * (2 * len(outputs)))(*whole)
+            self._native("end", len(outputs), written, self._kept, self._room)
+            strides.append([None if out is None else list(out.stride()) for out in outputs])
+        if error := self._native("finish"):
+            raise RuntimeError(f"timing loop: CUDA error {error}")
+        return strides, sums.tolist()
 
-    def cupti(self, loads: Sequence[Sequence[str]], rounds: int, shifts: Sequence[int]) -> list[Any]:
-        """What CUPTI records of the prepared calls: the events of its trace, and the numbers of calls with new
-        inputs."""
+    def cupti(self, loads: Sequence[Sequence[str]], rounds: int) -> list[Any]:
+        """What CUPTI records of the prepared calls, on a copy of the inputs that is not drawn: the events of its trace,
+        and the numbers of calls with new inputs."""
         from harness.measure import cupti
 
-        upcoming, flushed = iter(shifts), self._words.clone()
+        watch, last = timing.CudaStopwatch(), self._dense[-1]
         trace, fresh = cupti.record(
-            [{label: self._calls[label][1] for label in load} for load in loads],
-            lambda: self._native("fill", 1, next(upcoming)),
-            flushed.bitwise_not_,
-            lambda: self._sleep(40_000_000),
+            [{label: self._calls[label][-1] for label in load} for load in loads],
+            lambda: [dense.copy_(dense.roll(4096)) for dense in last],
+            *(watch.flush, watch.hold),
             lambda seconds: time.sleep(min(3 * seconds, 1.0)),
             rounds,
         )
         return [trace, sorted(fresh)]
 
-    def _sleep(self, cycles: int) -> dict[str, Any]:
-        """Keeps a GPU busy; returns the outputs of a call that has none."""
-        if self._device == "cuda":
-            torch.cuda._sleep(cycles)
-        return {}
 
-
-def _whole(name: str, out: torch.Tensor, most: int) -> tuple[int, int]:
+def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
     """Address and bytes of an output. Raises TypeError for a tensor that only will have values, ValueError for one
     that is spread too far."""
+    if out is None:
+        return 0, 0
     if type(out) not in (torch.Tensor, torch.nn.Parameter) or out.is_neg() or out.is_conj():
         raise TypeError(f"{name}: got {type(out).__name__}, expected a plain torch.Tensor that holds its values")
     reach = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
-    if reach * out.element_size() > most:
-        raise ValueError(f"{name}: got strides {out.stride()}, expected at most {SLACK} times the memory of its values")
-    return out.data_ptr(), reach * out.element_size()
+    if (count := reach * out.element_size()) > most:
+        raise ValueError(f"{name}: got strides {out.stride()} over {count} bytes, expected at most {most}")
+    return out.data_ptr(), count
 
 
-def main(descriptor: str, loader: str, on: str, deadlines: str, *shared: str) -> None:
-    """Answers the verifier until it hangs up."""
-
-    def make(connection: Any, watch: process.Watch) -> Kernels:
-        return Kernels(*shared, connection, importlib.import_module(loader), on, watch)
-
-    process.serve(int(descriptor), make, Deadlines(**json.loads(deadlines)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+if __name__ == "__main__":  # answers the verifier until it hangs up
+    descriptor, loader, on, deadlines, *others = sys.argv[1:]
+    process.serve(
+        *(descriptor, deadlines),
+        lambda connection, watch: Kernels(*others, connection, importlib.import_module(loader), on, watch),
+    )

@@ -44,7 +44,7 @@ class Watch:
     """Seconds: each beginning starts a thread, which is too dear for many short launches."""
 
     def __init__(self, deadlines: Deadlines) -> None:
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self._begun: tuple[Stage, float] | None = None
 
     def begin(self, stage: Stage) -> None:
@@ -52,7 +52,7 @@ class Watch:
         now = time.monotonic()
         if self._begun is None or stage != self._begun[0] or now > self._begun[1] + self.STEP:
             self._begun = stage, now
-            faulthandler.dump_traceback_later(getattr(self._deadlines, stage) + self.STEP + UNHEARD)
+            faulthandler.dump_traceback_later(getattr(self.deadlines, stage) + self.STEP + UNHEARD)
 
     def end(self) -> None:
         """The process waits for its next task."""
@@ -115,9 +115,9 @@ class Process:
 
     def _bound(
         self, cases: Mapping[str, Case], copies: Sequence[Mapping[str, Any]], scalars: Mapping[str, Any]
-    ) -> tuple[dict[str, list[Any]], dict[str, Outputs]]:
-        """Label -> a call of its kernel for each copy of the inputs, the last of them launched twice already; and its
-        outputs, poisoned since."""
+    ) -> dict[str, list[Any]]:
+        """Label -> a call of its kernel for each copy of the inputs, the last of them launched twice already; its
+        outputs are poisoned since."""
         from harness.measure import arenas
 
         calls: dict[str, list[Any]] = {}
@@ -133,7 +133,7 @@ class Process:
                 self._synchronize()
         for output in outputs.values():
             output.poison()
-        return calls, outputs
+        return calls
 
     def _synchronize(self) -> None:
         if self._device == "cuda":
@@ -158,7 +158,9 @@ def status_of(error: BaseException, stage: str) -> str:
     if isinstance(error, OSError) and error.errno in files.UNWRITABLE:
         return "interrupted"  # a full disk says nothing about the kernel: the case is done again
     # Triton's own passes fail as a RuntimeError.
-    if names & {"CompileError", "CompilationError", "PTXASError"} or "PassManager::run failed" in str(error):
+    if names & {"CompileError", "CompilationError", "PTXASError", "ToolchainError"} or "PassManager::run failed" in str(
+        error
+    ):
         return "compile_error"
     if getattr(error, "code", None) == LAUNCH_TIMEOUT:
         return "timeout"
@@ -198,16 +200,16 @@ def told(error: Exception, stage: str) -> tuple[str, str, dict[str, Any]]:
         return "launch_error", f"{type(error).__name__}, whose words raise {type(another).__name__}", {}
 
 
-def serve(descriptor: int, make: Callable[[Connection, Watch], Process], deadlines: Deadlines) -> None:
-    """Answers requests until whoever asks hangs up."""
-    os.set_inheritable(descriptor, False)  # a compiler that survives us must not keep the connection open
+def serve(descriptor: str, deadlines: str, make: Callable[[Connection, Watch], Process]) -> None:
+    """Answers requests until whoever asks hangs up. The first two are as a Worker passes them."""
+    os.set_inheritable(int(descriptor), False)  # a compiler that survives us must not keep the connection open
     die_with_parent()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # of all threads: the system chooses which one gets a signal
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # whoever started this may have blocked it
-    watch = Watch(deadlines)
+    watch = Watch(Deadlines(**json.loads(deadlines)))
     watch.begin("start")
-    connection = Connection(descriptor)
+    connection = Connection(int(descriptor))
     process = make(connection, watch)
     process.say("done", None, None)
     while True:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
-import json
 import math
 import secrets
 import statistics
@@ -20,9 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.measure.isolation import Isolation
 from harness.measure.process import Loader, Process, Watch, serve
-from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions
+from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions, Isolation
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
@@ -59,7 +57,7 @@ class Service(Process):
 
     def isolation(self, loop: Path | None = None) -> Isolation:
         """The live process for users' kernels, one that can time where `loop` is its library."""
-        usable = self._isolation and self._isolation.worker.alive and (self._isolation.times or loop is None)
+        usable = self._isolation and self._isolation.alive and (self._isolation.times or loop is None)
         if not usable:
             self.end_isolation()
             assert self._log is not None
@@ -71,12 +69,12 @@ class Service(Process):
     def adopt(self, isolation: Isolation) -> None:
         """Takes a process for kernels; the runner ends it, too, if it must."""
         self._isolation = isolation
-        self.say("group", isolation.worker.pid)
+        self.say("group", isolation.pid)
 
     def end_isolation(self) -> None:
         """Ends the process of users' kernels, if there is one."""
         if self._isolation:
-            self._isolation.end()
+            self._isolation.kill()
         self._isolation = None
 
     def _relay(self, stage: Any, label: str) -> None:
@@ -101,7 +99,7 @@ class Service(Process):
         if isolated:  # computed while the kernel's process starts
             gate.expect(case.problem, options.distributions[0], seeds[0], self._device)
         self._loaded.clear()  # the memory of the case before is free
-        name = isolated.worker.call("load", case, label) if isolated else self.load(case, label)
+        name = isolated.call("load", case, label) if isolated else self.load(case, label)
         launched = isolated.launch if isolated else self.launched
         launches_ms: list[float] = []
         orders = itertools.cycle(options.scheduler_seeds or (None,))
@@ -130,7 +128,7 @@ class Service(Process):
             details["padded"] = True
         if case.kernel and verdict.left_out:
             details["label"] = f"no {', '.join(verdict.left_out).upper()}"
-        compilers = isolated.worker.call("of_compilers", case) if isolated else self.of_compilers(case)
+        compilers = isolated.call("of_compilers", case) if isolated else self.of_compilers(case)
         if isolated and not verdict.passed:
             self.end_isolation()  # who knows what else a wrong kernel wrote to
         return {
@@ -209,12 +207,12 @@ class Service(Process):
 
     def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:
         """Of a group with a user's kernel: all of it is timed in that kernel's process."""
-        from harness.build import loop
+        from harness.build import plain_library
         from harness.measure import verifier
 
         self.now("check", None)
         problem = next(iter(cases.values())).problem
-        return verifier.Stopwatch(self.isolation(loop.build()), problem, self._device, cases)
+        return verifier.Stopwatch(self.isolation(plain_library(verifier.LOOP)), problem, self._device, cases)
 
     def _judged(
         self,
@@ -242,7 +240,7 @@ class Service(Process):
         self, cases: Mapping[str, Case], inputs: Inputs
     ) -> tuple[dict[str, Callable[[], None]], dict[str, dict[str, Any]]]:
         """Label -> a call of its kernel, launched twice already; and what the last call of a label returned."""
-        bound, _ = self._bound(cases, [inputs.tensors], inputs.scalars)
+        bound = self._bound(cases, [inputs.tensors], inputs.scalars)
         returned: dict[str, dict[str, Any]] = {}
 
         def call(label: str) -> None:
@@ -292,7 +290,7 @@ class Service(Process):
         loads = timing.loads(list(timed), milliseconds)
         self.now("check", None)
         if isolated:
-            trace, numbers = stopwatch.cupti(list(loads), rounds)
+            trace, numbers = stopwatch.isolation.call("cupti", list(loads), rounds)
         else:
             with clocks.Sampler(source) as sampler:
 
@@ -340,19 +338,18 @@ def _kernel_clock() -> Any:
 
 def main(descriptor: str, loader: str, on: str, deadlines: str, log: str, own: str = "") -> None:
     """Answers the runner. Where a kernel of the user's comes first, `own`, its process starts with this one."""
-    limits, path = Deadlines(**json.loads(deadlines)), Path(log)
 
     def make(connection: Connection, watch: Watch) -> Service:
         def told(stage: str, label: str) -> None:
             service._relay(stage, label)
 
-        isolation = Isolation(None, loader, on, path, limits, told) if own else None
-        service = Service(connection, importlib.import_module(loader), on, watch, limits, path)
+        isolation = Isolation(None, loader, on, Path(log), watch.deadlines, told) if own else None
+        service = Service(connection, importlib.import_module(loader), on, watch, watch.deadlines, Path(log))
         if isolation:
             service.adopt(isolation)
         return service
 
-    serve(int(descriptor), make, limits)
+    serve(descriptor, deadlines, make)
 
 
 if __name__ == "__main__":

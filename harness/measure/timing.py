@@ -112,24 +112,29 @@ class CudaStopwatch:
 
     def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
         while True:
-            events = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in batch]
-            spun = torch.cuda.Event()
-            torch.cuda._sleep(self._spin)
-            spun.record()
-            for (label, call), (begin, end) in zip(batch, events, strict=True):
-                notify("launching", label)
-                self.flush()
-                begin.record()
-                call()
-                end.record()
-            queued_ahead = not spun.query()
-            for (label, _), (_, end) in zip(batch, events, strict=True):
-                notify("waiting for", label)
-                end.synchronize()
+            milliseconds, queued_ahead = self.behind_spin(batch, notify)
             if queued_ahead or self._spin >= self.LONGEST_SPIN:
                 self.exposed.update(() if queued_ahead else (label for label, _ in batch))
-                return [begin.elapsed_time(end) for begin, end in events]
+                return milliseconds
             self._spin *= 2
+
+    def behind_spin(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> tuple[list[float], bool]:
+        """Milliseconds of the calls, and whether all were queued while the GPU was kept busy."""
+        events = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in batch]
+        spun = torch.cuda.Event()
+        torch.cuda._sleep(self._spin)
+        spun.record()
+        for (label, call), (begin, end) in zip(batch, events, strict=True):
+            notify("launching", label)
+            self.flush()
+            begin.record()
+            call()
+            end.record()
+        queued_ahead = not spun.query()
+        for (label, _), (_, end) in zip(batch, events, strict=True):
+            notify("waiting for", label)
+            end.synchronize()
+        return [begin.elapsed_time(end) for begin, end in events], queued_ahead
 
     def hold(self) -> None:
         """Keeps the GPU busy for as long as it may take to queue a batch."""

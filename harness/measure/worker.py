@@ -7,8 +7,10 @@ to load, launch or check. Each stage has a deadline of its own: a process that e
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import linecache
+import mmap
 import os
 import re
 import secrets
@@ -22,11 +24,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
 from harness.rows.results import STATUSES
+
+if TYPE_CHECKING:
+    import torch
 
 HARMLESS = ("unsupported", "compile_error", "import_error")
 """Failures after which the process is as good as before: nothing of the kernel ever ran in it."""
@@ -51,6 +56,8 @@ LOOK = 0.2
 """Seconds after which a process that says nothing is looked at: it may have ended."""
 FAILURES = tuple(status for status in STATUSES if status != "passed")
 """Statuses with which a process may end a call; none says that a kernel is right."""
+SHARED = 2**36
+"""Bytes of address space for what a user's kernel is given and returns; the system has those that were written."""
 LOG_TAIL = 4000
 """Characters of compiler and kernel output that a row keeps; the log has all of it."""
 
@@ -267,6 +274,53 @@ class Worker:
     def _exit(self) -> str:
         code = self._process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+class Isolation(Worker):
+    """A process for kernels, started at once; nobody waits for its start before the first call. With `loop`, a build of
+    loop.cpp, it can time: draws go to it through `channel`, and times come back. Torch is imported when it is used, so
+    that processes can start side by side."""
+
+    def __init__(self, loop: Path | None, *worker: Any) -> None:
+        """`worker`: what a Worker takes behind its environment."""
+        self.times, (self.channel, theirs) = loop is not None, socket.socketpair()
+        memory = os.memfd_create("twinkernels", os.MFD_ALLOW_SEALING)
+        os.ftruncate(memory, SHARED)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # nobody can pull it from under this process
+        self._map = mmap.mmap(memory, SHARED)
+        with theirs, open(memory):
+            descriptors = memory, theirs.fileno()
+            extra = (*map(str, descriptors), str(loop or ""))
+            super().__init__({}, *worker, module="harness.measure.isolated", extra=extra, descriptors=descriptors)
+
+    def kill(self) -> None:
+        super().kill()
+        self.channel.close()
+
+    @property
+    def memory(self) -> torch.Tensor:
+        """The bytes that both processes see."""
+        import torch
+
+        return torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def launch(
+        self, case: Any, label: str, tensors: Mapping[str, torch.Tensor], scalars: Any, order: int | None
+    ) -> float:
+        """Launches the case on these values there, and reads back what all tensors and their surroundings hold then.
+        Returns the milliseconds that it is said to have taken."""
+        import torch
+
+        layouts = {name: (one.dtype, one.shape, one.stride(), one.storage_offset()) for name, one in tensors.items()}
+        storages = [one.new_empty(0, dtype=torch.uint8).set_(one.untyped_storage()) for one in tensors.values()]
+        sizes = [storage.numel() for storage in storages]
+        parts = self.memory[: sum(sizes)].split(sizes)
+        for part, storage in zip(parts, storages, strict=True):
+            part.copy_(storage)
+        took = self.call("launch", case, label, sizes, layouts, dict(scalars), order)
+        for part, storage in zip(parts, storages, strict=True):
+            storage.copy_(part)
+        return float(took)
 
 
 def places(frames: Iterable[tuple[str, int, str]]) -> str:

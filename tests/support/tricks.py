@@ -1,5 +1,6 @@
 """Kernels that would rather pass than be right, or be fast: each is a trick that somebody has tried."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -89,6 +90,16 @@ def answers_with_the_token(q, k, v, *, causal, scale):
 def writes_later(q, k, v, *, causal, scale, out):
     """Returns, and has a thread write meanwhile."""
     threading.Timer(0.3, lambda: out.copy_(attend(q, k, v, causal=causal, scale=scale)[0])).start()
+
+
+def takes_the_memory_away(q, k, v, *, causal, scale):
+    """So that the verifier dies where it reads."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{descriptor}"
+        if os.path.islink(path) and "memfd:twinkernels" in os.readlink(path):
+            with contextlib.suppress(PermissionError):
+                os.ftruncate(int(descriptor), 16)
+    return nothing(q)
 
 
 def of_the_loop():
