@@ -102,8 +102,9 @@ def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
             best = tiles.best_tile(experiment.techniques[0], "cuda", problem, gpu)
             cells += [(name, "cuda", best) for name in experiment.at_its_tile]
         for where, name, tile, *only in experiment.cells:
-            wanted = only or experiment.backends
-            cells += [(name, backend, tile) for backend in series(name) if where == problem and backend in wanted]
+            if where == problem:
+                wanted = only or experiment.backends
+                cells += [(name, backend, tile) for backend in series(name) if backend in wanted]
         found += [Case(experiment.name, name, backend, problem, tile) for name, backend, tile in cells]
     return list(dict.fromkeys(found))
 

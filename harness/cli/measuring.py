@@ -110,7 +110,7 @@ def check(
             )
         wanted = ("cuda",)
 
-    from harness.measure import effort, own, runner
+    from harness.measure import own, runner
 
     experiment = correctness(of, place, rungs, wanted)
     default = own.problems(of, place) if files else experiment.problems
@@ -129,7 +129,6 @@ def check(
             gate=ON_A_CPU if place == "cpu" else {},
             patient=rows_file is not None,
             selected=cases,
-            deadlines=effort.deadlines(cases) if place == "cpu" else None,
         )
     held = results.read(path) if rows_file and path.is_file() else rows
     if report:

@@ -33,7 +33,6 @@ from harness.inspection import tool_session
 from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
 from harness.operators.protocol import Operator
-from harness.rows import results
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     # Room behind every allocation, so that an access a whole tile too far is in no other tensor.
@@ -114,20 +113,11 @@ def planted(tools: Iterable[str]) -> list[Check]:
 def run(
     checks: Sequence[Check], experiment: str, path: Path, *, jobs: int | None = None, deadline: float = 120.0
 ) -> list[dict[str, Any]]:
-    """Runs the checks in `jobs` processes at once and returns their rows, after that of the environment. What `path`
-    holds is not run again, unless it was interrupted; other rows are appended to it.
-
-    `deadline` in seconds is for one process, the build of its kernel included.
-    """
+    """Runs the checks in `jobs` processes at once and returns the rows that it wrote to `path`, after that of the
+    environment. `deadline` in seconds is for one process, the build of its kernel included."""
     todo = {(check.case, check.tool): check for check in checks}
-    earlier = {
-        results.key(row): row for row in results.without_interrupted(results.read(path) if path.exists() else ())
-    }
     with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
         arch = session.arch or "no GPU"
-        about = {key: {**session.identity(key[0]), "kind": "sanitizer", "tool": key[1]} for key in todo}
-        done = {key: earlier[name] for key in todo if (name := results.key(about[key])) in earlier}
-        todo = {key: check for key, check in todo.items() if key not in done}
         repeats = {
             tool: tool_session.same_programs(case for case, other in todo if other == tool)
             for tool in dict.fromkeys(tool for _, tool in todo)
@@ -146,8 +136,7 @@ def run(
                 if session.interrupts.requested:
                     pool.shutdown(cancel_futures=True)
                     break
-    environment, *rows = session.rows
-    return [environment, *done.values(), *rows]
+    return session.rows
 
 
 def fields(check: Check, arch: str, number: int, scratch: Path, deadline: float) -> dict[str, Any]:

@@ -18,8 +18,6 @@ LAUNCHES = 10
 """Launches that check a case where a launch is slow: six on the first of three distributions, two on each other."""
 TOO_LONG = Deadlines().launch / 2
 """Seconds. On a busy machine a launch that takes longer might end as a timeout."""
-MUCH_SLOWER, AT_LEAST = 20, 30.0
-"""A launch may take so many times as long as was estimated, and so many seconds in any case, before it is ended."""
 
 
 def launch_seconds(case: Case) -> float:
@@ -60,12 +58,3 @@ def refuse_hours(cases: Sequence[Case]) -> str | None:
     if (whole := seconds(cases)) > 120:
         return f"about {whole / 60:,.0f} min on this CPU; {small.slug} is one such in seconds"
     return None
-
-
-def deadlines(cases: Sequence[Case]) -> Deadlines:
-    """Of a check on this CPU. Where all are .cu files of the user's, whose `launch` may never return, a launch has less
-    time than usual: what it takes is known roughly, and nothing is compiled in it."""
-    usual = Deadlines()
-    if not cases or any(case.kernel is None or _language(case) != "cuda" for case in cases):
-        return usual
-    return replace(usual, launch=min(usual.launch, AT_LEAST + MUCH_SLOWER * max(map(launch_seconds, cases))))

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +46,11 @@ class Refused(RuntimeError):
     """These GPUs cannot do the work; the message names what is missing and the next step."""
 
 
-READY = """
-import json, runpy, sys
-import torch, harness.cli, harness.measure.runner
-module, *sys.argv[1:] = json.loads(sys.stdin.readline())
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
-"""What a process of Python does before it is told its command: importing takes seconds, and no GPU."""
-
-
 class Commands:
-    """The actor: it runs one command at a time and gives its rows line by line. While a command begins, the process
-    of the next one is made ready, long before anything is timed."""
+    """The actor: it runs one command at a time and gives its rows line by line."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._next = self._prepare()
 
     def describe(self) -> dict[str, Any]:
         """Which GPU and which node this is, and a hash of the kernels and the harness of its checkout."""
@@ -76,28 +65,20 @@ class Commands:
 
     def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
         """`arguments`: those of Python, a module first (-m harness run ...)."""
-        self._folder, self._process = self._next
+        self._folder = tempfile.TemporaryDirectory(prefix="twinkernels-")
         self._rows, self._log = (Path(self._folder.name) / name for name in ("rows.jsonl", "log"))
         self._rows.write_text("".join(f"{line}\n" for line in earlier))
         self._read = self._rows.stat().st_size
-        assert self._process.stdin is not None
-        with self._process.stdin as told, suppress(BrokenPipeError):  # it died: its exit code says so
-            told.write(json.dumps([*arguments[1:], "--rows", str(self._rows)]).encode() + b"\n")
-        self._next = self._prepare()
-
-    def _prepare(self) -> tuple[tempfile.TemporaryDirectory[str], subprocess.Popen[bytes]]:
-        folder = tempfile.TemporaryDirectory(prefix="twinkernels-")
-        with (Path(folder.name) / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", READY],
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments, "--rows", str(self._rows)],
                 cwd=ROOT,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for whoever dispatches the work
                 preexec_fn=die_with_parent,
             )
-        return folder, process
 
     def poll(self) -> tuple[tuple[str, ...], int | None, str]:
         """New whole lines, the exit code once the command has ended, the end of what it printed."""

@@ -23,7 +23,6 @@ from harness.operators.attention.inspected import SANITIZED
 from harness.rows import record, results
 from harness.setup import doctor
 from tests.support.checkout import executable
-from tests.support.row_file import write
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
 SHOWN = list(map(techniques.shown, techniques.TECHNIQUES))
@@ -188,24 +187,6 @@ def test_rows_are_recorded_by_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept = [row for row in results.read(file) if row.get("tool")]
     assert {(row["tool"], row["arch"]) for row in kept} == {("memcheck", "sm_90a"), ("racecheck", "sm_90a")}
     assert all(row["source_sha256"] for row in kept)
-
-
-@pytest.mark.usefixtures("gpu_here")
-def test_what_the_file_holds_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    diary = tmp_path / "diary"
-    tool = fake_tool(tmp_path, f"open({str(diary)!r}, 'a').write('x')\n{SILENT}")
-    both = check("memcheck"), check("racecheck")
-    first = run_under(tool, monkeypatch, tmp_path, both[0])
-    rows = run_under(tool, monkeypatch, tmp_path, *both)
-    assert rows[:1] == first
-    assert [row["tool"] for row in rows] == ["memcheck", "racecheck"]
-    assert run_under(tool, monkeypatch, tmp_path, *both) == rows
-    assert diary.read_text() == "xx"
-    path = tmp_path / "run.jsonl"
-    held = [row | {"status": "interrupted"} if row.get("tool") == "racecheck" else row for row in results.read(path)]
-    write(path, held)
-    assert run_under(tool, monkeypatch, tmp_path, *both)[0] == rows[0]
-    assert diary.read_text() == "xxx", "what was interrupted is run again"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Experiment, Tile
-from harness.measure import arenas, effort, groups, runner, session
+from harness.measure import arenas, groups, runner, session
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
 from harness.operators.attention.problem import Problem
@@ -151,20 +151,6 @@ def test_after_two_timeouts_the_other_problems_of_a_kernel_are_not_waited_for(tm
     told = f"not tried: own_kernels.py:hanging did not end on {first} and {second}; `--problem {third}` tries this one"
     assert hanging[2]["reason"] == told
     assert [row["status"] for row in gates if row not in hanging] == ["passed"] * 3
-
-
-def test_a_launch_of_a_cu_file_on_a_cpu_has_many_times_what_it_takes_and_no_more(tmp_path: Path) -> None:
-    (tmp_path / "k.cu").touch()
-    mine = own.parse(str(tmp_path / "k.cu"))
-    small, large = (
-        Case("check", None, own.BACKEND, Problem.square(1, 2, seq, 64), Tile(64, 64), mine) for seq in (64, 4096)
-    )
-    function = replace(small, kernel=own.parse(f"{FILE}:attend"), tile=None)
-    usual = Deadlines().launch
-    assert effort.AT_LEAST < effort.deadlines([small]).launch < usual
-    assert effort.deadlines([small]).launch > 20 * effort.launch_seconds(small)
-    for cases in ([small, large], [small, function], []):
-        assert effort.deadlines(cases).launch == usual  # Triton and PyTorch may compile in the first launch
 
 
 @pytest.mark.parametrize(("name", "what"), [("elsewhere", "o"), ("lse_elsewhere", "lse")])
