@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,8 @@ def _flex(problem: Problem) -> Make:
 
 def _fa4(problem: Problem, *, deterministic: bool) -> Make:
     """Its functions take (batch, seq, heads, dim); a transposed view costs nothing. It writes into the launch's own
-    outputs."""
+    outputs. What it compiles is kept on disk for other processes, if its own switch says nothing else."""
+    os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")
     backward = importlib.import_module(f"{LIBRARIES['fa4'].module}.interface")._flash_attn_bwd
 
     def make(tensors: Tensors, scale: float) -> Bound:

@@ -23,5 +23,5 @@ def promises() -> tuple[Promise, ...]:
             rivals=("fa4_deterministic",),
         ),
         Promise("backward_gluon_over_cudnn", "gluon", ANCHOR, GRID),
-        Promise("backward_triton_over_flex", "triton", "flex", GRID),
+        Promise("backward_triton_over_flex", "triton", "flex", "over_flex"),
     )

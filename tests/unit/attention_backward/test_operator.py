@@ -14,6 +14,7 @@ from torch import Tensor
 
 from harness import operators
 from harness.catalog import experiments
+from harness.catalog.cases import of_experiment
 from harness.catalog.promises import FASTEST
 from harness.measure import gate as gates
 from harness.operators.attention_backward import arguments, reference
@@ -253,11 +254,22 @@ def test_a_users_function_is_called_by_its_names() -> None:
 
 
 def test_what_the_scorecard_promises_is_timed() -> None:
-    grid = experiments.load("attention_backward/grid")
-    assert {promise.experiment for promise in BACKWARD.promises()} == {"grid"}
     for promise in BACKWARD.promises():
+        experiment = experiments.load(BACKWARD.experiment(promise.experiment))
         rivals = promise.rivals if promise.theirs == FASTEST else (promise.theirs,)
-        assert set(rivals) <= set(grid.peers)
-        assert promise.ours in grid.backends
+        assert set(rivals) <= set(experiment.peers)
+        technique = promise.technique or "flagship"
+        timed = {
+            case.problem
+            for case in of_experiment(experiment)
+            if (case.technique, case.backend) == (technique, promise.ours)
+        }
+        assert timed == set(experiment.problems)
+
+
+def test_a_shard_of_the_grid_has_one_kernel_of_each_rung() -> None:
+    grid = experiments.load("attention_backward/grid")
+    for number in range(4):
+        assert len({(one.head_dim, one.causal) for one in grid.problems[number::4]}) == 1
     assert {problem.head_dim for problem in grid.problems} == {64, 128}
     assert {problem.heads // problem.heads_kv for problem in grid.problems} == {1, 8}
