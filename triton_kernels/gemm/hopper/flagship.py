@@ -1,8 +1,8 @@
-"""The fastest of this ladder at any size: the host chooses kernel and tile by what waves cost.
+"""The fastest of this ladder at any size: a tuned tile names the kernel; else the host chooses by what waves cost.
 
-Builds on square_waves, split_k, stream_k and small_m; it has no kernel of its own. General: any m, and any n and
-k that are multiples of 8. Few rows go to small_m. Otherwise the cost of a launch is that of its longest program: whole
-tiles by square_waves, whose loop is flattened; shared ones by stream_k and split_k, which fill multiprocessors
+Builds on the kernels of SCHEDULES; it has no kernel of its own. General: any m, and any n and k that are multiples of
+8. Where the tile names none, few rows go to small_m; otherwise the cost of a launch is that of its longest program:
+whole tiles by square_waves, whose loop is flattened; shared ones by stream_k and split_k, which fill multiprocessors
 that whole tiles leave idle, and pay for the end of each tile, where the ring of A and B is drained, and for handing
 sums on.
 """

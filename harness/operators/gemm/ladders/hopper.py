@@ -62,6 +62,7 @@ _SCHEDULED = {
             1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 192x128-s5-w12 192x128-s4-w12 128x128-s6-w8 128x128-s6-w4 "
             "64x256-s4-w4 64x128-s8-w4 128x64-s8-w8",
             2: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4",
+            4: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4",
             5: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4 "
             "128x64-s8-w8 64x64-s10-w4",
             6: "16x64-s10-w4 16x128-s8-w8 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s8-w8 "
@@ -239,7 +240,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "clusters share the steps of some tiles evenly, where whole tiles would leave the last wave empty",
         builds_on=("cluster_multicast",),
-        builds_on_in={"triton": "tma_store_epilogue"},
+        builds_on_in={"triton": "tma_store_epilogue", "gluon": "tma_store_epilogue"},
         mma="wgmma",
         limits=STAGED,
         general=True,

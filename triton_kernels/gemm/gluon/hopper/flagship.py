@@ -1,7 +1,7 @@
-"""The fastest of this ladder at any size: the host chooses kernel and tile by what waves cost.
+"""The fastest of this ladder at any size: a tuned tile names the kernel; else the host chooses by what waves cost.
 
-Builds on square_waves, split_k and small_m; it has no kernel of its own. General: any m, and any n and k that are
-multiples of 8. Few rows go to small_m. Otherwise the cost of a launch is that of its longest program.
+Builds on the kernels of SCHEDULES; it has no kernel of its own. General: any m, and any n and k that are multiples of
+8. Where the tile names none, few rows go to small_m; otherwise the cost of a launch is that of its longest program.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from triton_kernels.gemm.gluon.hopper.pingpong import twin as pingpong
 from triton_kernels.gemm.gluon.hopper.small_m import twin as small_m
 from triton_kernels.gemm.gluon.hopper.split_k import twin as split_k
 from triton_kernels.gemm.gluon.hopper.square_waves import twin as whole
+from triton_kernels.gemm.gluon.hopper.stream_k import twin as stream_k
 from triton_kernels.gemm.gluon.hopper.tile_192 import twin as tile_192
 from triton_kernels.gemm.gluon.hopper.tma_store_epilogue import twin as eights
 from triton_kernels.gemm.specialization import BLOCK_K, MULTIPROCESSORS, Choice, Twin, few_rows, splits, step, tiles
 
-SCHEDULES = {1: whole, 2: eights, 5: split_k, 6: small_m, 7: pingpong, 10: tile_192}
+SCHEDULES = {1: whole, 2: eights, 4: stream_k, 5: split_k, 6: small_m, 7: pingpong, 10: tile_192}
 """The kernels that a tile may name by its option `schedule`."""
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to begin and to end a program, to hand on one part of its sums."""
