@@ -210,7 +210,7 @@ def _bases(root: Path) -> tuple[Path, ...]:
 def _imported(text: str) -> tuple[str, ...]:
     """What may be a module of triton_kernels in the imports of a Python file."""
     modules: list[str] = []
-    for node in ast.walk(_parse(text)):
+    for node in _statements(_parse(text)):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
@@ -246,6 +246,15 @@ def _without_comments(text: str) -> str:
     return includes.without_comments(text)
 
 
+def _statements(tree: ast.Module) -> list[ast.stmt]:
+    """All statements, those inside others too."""
+    found = list(tree.body)
+    for node in found:
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found += getattr(node, name, ())
+    return found
+
+
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
@@ -260,7 +269,7 @@ def _is_plumbing(node: ast.stmt) -> bool:
 def _docstring_lines(tree: ast.Module) -> set[int]:
     """Lines of every bare string statement, docstrings first among them."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and _is_docstring(node):
+    for node in _statements(tree):
+        if _is_docstring(node):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines

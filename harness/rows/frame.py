@@ -51,7 +51,6 @@ from typing import TYPE_CHECKING, Any
 
 from harness import operators
 from harness.catalog import entries, sources, techniques
-from harness.catalog.entries import Tile
 from harness.rows import reading, results, schema
 
 if TYPE_CHECKING:
@@ -200,13 +199,17 @@ def _judged(kind: str, found: pandas.DataFrame) -> pandas.DataFrame:
     return found
 
 
-@cache
 def _is_reference(operator: str, technique: str, problem: str, tile: str) -> bool:
     if not isinstance(technique, str) or not tile:
         return True
     operator = operator if isinstance(operator, str) else operators.FIRST
+    return tile == _reference_tile(operator, technique, _tile_key(operator, problem))
+
+
+@cache
+def _reference_tile(operator: str, technique: str, key: Any) -> str | None:
     known = techniques.find(f"{operator}/{technique}")
-    return known is not None and Tile.parse(tile) == techniques.reference_tile(known, _tile_key(operator, problem))
+    return None if known is None else techniques.reference_tile(known, key).slug
 
 
 @cache
