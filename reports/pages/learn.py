@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import page_of, short_gpu, title
+from reports.data.names import page_of, title
 from reports.facts import layouts, matrix, timelines
 from reports.facts.expressibility import Known, Said
 from reports.facts.timelines import Timeline
@@ -55,8 +55,6 @@ class Lesson:
     code: Markup
     number: str
     buys: Markup
-    gpu: str
-    """Which has the number, where it is not that of the page."""
     technique: str
     said: Mapping[str, Said]
 
@@ -68,7 +66,6 @@ class Lesson:
 
 
 def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
-    """A lesson's numbers are of the GPU that has most of them, of equals the first."""
     lessons = [_lesson(*one, datasets, known, claims) for one in sections()]
     return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "data": datasets[0]}
 
@@ -102,16 +99,18 @@ def _line(path: Path, lines: Sequence[str], text: str, start: int) -> int:
     raise ValueError(f"{NOTE.name}: cut: no line of {path.name} from line {start + 1} on has {text!r}; name another")
 
 
-def _written(block: Mapping[str, Any], data: Dataset, claims: Callable[..., str]) -> dict[str, str]:
-    environment, names = Environment(undefined=StrictUndefined), prose.references(data)
-    return {
-        part: environment.from_string(block[part]).render(names, claim=claims).strip() for part in ("number", "buys")
-    }
+def _written(block: Mapping[str, Any], datasets: Sequence[Dataset], claims: Callable[..., str]) -> tuple[str, str]:
+    """The number and the sentence. What the first GPU lacks is of an earlier version or of another one, with a mark."""
+    environment, elsewhere = Environment(undefined=StrictUndefined), prose.Elsewhere(datasets[0], datasets)
 
+    def told(*claim: Any) -> str:
+        return claims(*claim).replace(prose.UNKNOWN, "")  # the marks say what is not known
 
-def _missing(written: Mapping[str, str]) -> tuple[bool, int]:
-    """Whether the number is missing, and how many are."""
-    return prose.NOT_MEASURED in written["number"], " ".join(written.values()).count(prose.NOT_MEASURED)
+    number, buys = (
+        environment.from_string(block[part]).render(elsewhere.references, claim=told).strip()
+        for part in ("number", "buys")
+    )
+    return number, f"{buys} {elsewhere.explained.strip()}".strip()
 
 
 def _lesson(
@@ -119,8 +118,7 @@ def _lesson(
 ) -> Lesson:
     name = block["technique"]
     path = sources.kernel_file("cuda", techniques.of_qualified(name).path)
-    data = min(datasets, key=lambda data: _missing(_written(block, data, lambda *_: "")))
-    written = _written(block, data, claims)
+    number, buys = _written(block, datasets, claims)
     markdown = MarkdownIt("commonmark", {"html": False})
     is_swizzle = name in layouts.SHOWN and "drawing" not in block
     return Lesson(
@@ -133,9 +131,8 @@ def _lesson(
         layouts.LAYOUTS[:2] if is_swizzle else (),
         path.relative_to(sources.ROOT).as_posix(),
         listing.highlighted(cut(path, block["cut"]), "cuda"),
-        written["number"],
-        Markup(markdown.renderInline(written["buys"])),
-        short_gpu(data.gpu) if data is not datasets[0] else "",
+        number,
+        Markup(markdown.renderInline(buys)),
         name,
         matrix.said_of(block.get("cell", name), known, LANGUAGES),
     )

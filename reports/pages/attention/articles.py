@@ -11,11 +11,12 @@ from harness.catalog import experiments
 from harness.operators.attention import articles
 from harness.operators.attention import structured_heads as computed
 from reports.data.dataset import Dataset, Row
+from reports.data.names import short_gpu
 from reports.facts import counters
 from reports.pages import downloads
 from reports.pages.attention import heads
 from reports.pages.attention.gains_figure import gains_figure
-from reports.pages.attention.published import LANGUAGES, PEERS, Line, largest, shape_line, steps
+from reports.pages.attention.published import LANGUAGES, PEERS, Line, largest, shape_line, steps, timed_in
 from reports.pages.common import Figure, Rows
 
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
@@ -25,13 +26,14 @@ HEADS = "seed_rtx5080"
 
 
 def page(rows: Rows, name: str) -> dict[str, Any]:
-    data, article = rows.that_timed(name), experiments.article(name)
+    (data, earlier), article = timed_in(rows, name), experiments.article(name)
     lines = steps(data, article)
     svg = gains_figure(lines, article)
     caption = data.provenance(data.counting(name))
     return {
         "article": article,
         "total": len(data.timings(name)),
+        "earlier": earlier and short_gpu(data.gpu),
         "languages": LANGUAGES,
         "peers": PEERS,
         "lines": lines,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from markupsafe import Markup
 
 from harness.catalog import experiments
+from harness.operators.attention.articles import Article
 from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
-from harness.operators.attention.prices import EXPERIMENT, GOAL, HEADLINE
+from harness.operators.attention.prices import EXPERIMENT
 from harness.rows.ledger import Ledger, percent
 from reports.data.dataset import Dataset
+from reports.data.names import short_gpu
 from reports.pages import downloads, prose
 from reports.pages.attention import gap_waterfall, ledger
-from reports.pages.attention.published import largest, steps
+from reports.pages.attention.published import Line, largest, steps, timed_in
 from reports.pages.common import Rows
 
 PATH, NAME = "gap.html", "gap"
@@ -28,17 +31,13 @@ def page(of: Rows) -> dict[str, Any]:
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
     return {
         "question": experiments.question(EXPERIMENT),
-        "articles": [
-            (one, largest(steps(of.that_timed(one.name), one)))
-            for one in map(experiments.article, experiments.about_articles())
-        ],
+        "articles": list(map(article, repeat(of), experiments.about_articles())),
         "name": EXPERIMENT,
         "where": data.provenance(rows) if data else "",
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
         "intro": texts(of, data)[""],
         "problems": problems,
-        "headline": HEADLINE,
-        "goal": GOAL,
+        "untimed": [start for start in ledger.STARTS.values() if found and not _timed(problems, start)],
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "gain": ledger.gain,
@@ -48,6 +47,17 @@ def page(of: Rows) -> dict[str, Any]:
         "machines": data.environments_of(rows) if data else [],
         "files": [download([one for ways in problems for one in ways])] if found else [],
     }
+
+
+def article(of: Rows, name: str) -> tuple[Article, Line | None, str, bool]:
+    """An article, its largest step, the GPU that timed it here, and whether only an earlier version was timed."""
+    one = experiments.article(name)
+    data, earlier = timed_in(of, name)
+    return one, largest(steps(data, one)), short_gpu(data.gpu), earlier
+
+
+def _timed(problems: Sequence[Sequence[dict[str, Any]]], start: str) -> bool:
+    return any(one["ledger"].gap for ways in problems for one in ways if one["start"] == start)
 
 
 def way(one: Ledger) -> dict[str, Any]:

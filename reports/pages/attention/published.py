@@ -11,6 +11,7 @@ from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, fastest
+from reports.pages.common import Rows
 
 LANGUAGES = ("cuda", "triton")
 PEERS = ("sdpa_flash", "sdpa_cudnn")
@@ -53,6 +54,15 @@ class ShapeLine:
     over_peers: dict[tuple[str, str], Ratio | None]
     """("last" or "best", peer) -> CUDA over it."""
     over_own_code: float | None
+
+
+def timed_in(rows: Rows, name: str) -> tuple[Dataset, bool]:
+    """The first GPU that timed an article's ladder, and whether only an earlier version of its kernels was timed there:
+    then all rows count."""
+    data = rows.that_timed(name)
+    timed = [row for row in data.timings(name) if row.technique and row.backend == "cuda"]
+    earlier = bool(timed) and not any(row.usable for row in timed)
+    return (data.of_any_version if earlier else data), earlier
 
 
 def steps(data: Dataset, article: Article) -> list[Line]:
