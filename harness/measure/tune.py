@@ -11,6 +11,7 @@ Only distinct programs are tuned. A twin that is another's program inherits its 
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from harness.measure.worker import Deadlines, Failed
 from harness.operators.protocol import Problem
 from harness.rows import results
 
-QUICK = {"min_samples": 10, "max_seconds": 3.0, "target": 0.005, "limit": 0.02}
+QUICK = {"min_samples": 10, "max_seconds": 1.5, "target": 0.005, "limit": 0.02}
 """Options of timing.time_group: enough to tell tiles apart that matter."""
 SAMPLES = 4
 """Launches by which all tiles are compared before any is gated."""
@@ -109,7 +110,10 @@ class Tuning(runner.Run):
 
     def finalists(self, cases: Sequence[Case]) -> list[Case]:
         """The tiles of a kernel that pass the gate and are fast enough to be timed; writes the rows of the others."""
-        samples = {case: ms for case in cases if (ms := self.sample(case)) is not None}
+        samples: dict[Case, float] = {}
+        for case in cases:
+            if (ms := self.sample(case, min(samples.values(), default=math.inf))) is not None:
+                samples[case] = ms
         found: list[Case] = []
         for case, ms in sorted(samples.items(), key=lambda one: one[1]):
             if self.session.interrupts.requested:
@@ -127,13 +131,14 @@ class Tuning(runner.Run):
             self.settle(case, gated)
         return found
 
-    def sample(self, case: Case) -> float | None:
-        """Milliseconds of the fastest of SAMPLES launches; None, and a row, where one fails."""
+    def sample(self, case: Case, best_ms: float) -> float | None:
+        """Milliseconds of the fastest of SAMPLES launches, fewer where it is far behind the best one's; None, and a
+        row, where one fails."""
         if self.session.interrupts.requested:
             return None
         try:
             worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
-            return float(worker.call("sample", case, str(case), SAMPLES))
+            return float(worker.call("sample", case, str(case), SAMPLES, best_ms))
         except KeyboardInterrupt:
             self.settle(case, {"status": "interrupted", "reason": "stopped while it was sampled"})
         except Failed as failure:
