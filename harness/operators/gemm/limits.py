@@ -182,6 +182,15 @@ TWO_TENSORS = tuple(
     for limit in STAGED
 )
 """Of tile_192."""
+STORED_BY_TURNS = (
+    *PINGPONG,
+    Limit(
+        "gluon",
+        "beside the rings of A and B each of two warpgroups needs a box of C, 128 bytes of each of its rows",
+        lambda problem, tile: buffers(tile) + 2 * tile.block_m * 128 > SHARED_MEMORY_BYTES,
+    ),
+)
+"""Of pingpong_store."""
 SCHEDULES = {
     0: STAGED,
     1: WAVES,
@@ -194,10 +203,12 @@ SCHEDULES = {
     8: WARPGROUPS,
     9: STAGED,
     10: TWO_TENSORS,
+    11: STORED_BY_TURNS,
 }
 """The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
-kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh). What each takes."""
-SCHEDULES_IN = {"cuda": tuple(range(10)), "core_triton": (0, 1, 2, 4, 5, 6, 10), "gluon": (0, 1, 2, 4, 5, 6, 7, 10)}
+kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh) and pingpong_store
+(triton_kernels/gemm/gluon_pingpong.py). What each takes."""
+SCHEDULES_IN = {"cuda": tuple(range(10)), "core_triton": (0, 1, 2, 4, 5, 6, 10), "gluon": (0, 1, 2, 4, 5, 6, 7, 10, 11)}
 """Those that a language has."""
 
 

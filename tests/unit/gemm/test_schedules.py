@@ -24,9 +24,9 @@ TWINS = {
     "gluon": (importlib.import_module("triton_kernels.gemm.gluon.hopper.flagship"), "gluon"),
 }
 
-NAMES = {**RUNGS, 10: "tile_192"}
+NAMES = {**RUNGS, 10: "tile_192", 11: "pingpong_store"}
 """Those of all languages."""
-LIKE = {"staggered": "square_waves"}
+LIKE = {"staggered": "square_waves", "pingpong_store": "pingpong"}
 """Rungs that take the tiles of schedules that are no rung."""
 
 
@@ -50,7 +50,7 @@ def test_the_flagships_in_triton_have_the_kernels_that_the_limits_number() -> No
 @pytest.mark.parametrize("number", sorted(SCHEDULES)[1:])
 def test_a_schedule_takes_the_tiles_of_its_rung(number: int, backend: str) -> None:
     if number not in SCHEDULES_IN[TWINS[backend][1] if backend in TWINS else backend]:
-        assert "schedule must be one of" in said(f"128x256-s4-w8-schedule{number}", backend=backend)
+        assert "schedule must be one of" in said(f"128x128-s4-w8-schedule{number}", backend=backend)
         return
     tiles = {tile.slug.partition("-schedule")[0] for tile in techniques.grid(FLAGSHIP, backend, Problem.square(4096))}
     tiles |= {"64x64-s4-w8", "16x64-s4-w4", "128x256-s5-w8", "192x64-s2-w12", "128x192-s2-w8", "128x256-s2-w4"}
