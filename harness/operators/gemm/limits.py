@@ -175,8 +175,13 @@ TWO_TENSORS = tuple(
         ),
         _tiles_in_gluon(STAGED): Limit(
             "gluon",
-            "one or two warpgroups multiply 64 rows each: warps must be 4 or 8, and block_m 16 * warps",
-            lambda problem, tile: tile.warps not in (4, 8) or tile.block_m != 16 * tile.warps,
+            "one or two warpgroups multiply, in the registers of their threads: warps must be 4 or 8, block_m a "
+            "multiple of 16 * warps, and block_m * block_n at most 6144 * warps",
+            lambda problem, tile: (
+                tile.warps not in (4, 8)
+                or bool(tile.block_m % (16 * tile.warps))
+                or tile.block_m * tile.block_n > 6144 * tile.warps
+            ),
         ),
     }.get(limit, limit)
     for limit in STAGED
