@@ -134,11 +134,6 @@ def _is_declined(row: Row) -> bool:
     return techniques.unsupported(technique, row["backend"], problem, tile) == row.get("reason")
 
 
-def counts(row: Row, hashes: Hashes) -> bool:
-    """Whether the row is a number to rely on: passed, with samples, of this checkout's kernel."""
-    return row["status"] == "passed" and bool(row.get("samples_ms")) and is_current(row, hashes)
-
-
 def of_earlier_gate(gate: Row) -> bool:
     """Whether a gate row is of a gate whose inputs or limits were others than this checkout's."""
     return not operators.get(gate.get("operator") or operators.FIRST).is_current(gate.get("gate"))

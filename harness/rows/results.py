@@ -373,11 +373,9 @@ def iter_recorded(root: Path) -> Iterator[tuple[str, Path]]:
             yield gpu, path
 
 
-def read_recorded(
-    root: Path, gpu: str = "*", experiment: str = "*", check: Callable[[dict[str, Any]], None] | None = None
-) -> list[dict[str, Any]]:
+def read_recorded(root: Path, gpu: str = "*", experiment: str = "*") -> list[dict[str, Any]]:
     """The rows of these runs; none where nothing is recorded."""
-    return [row for path in recorded(root, gpu, experiment) for row in read(path, check)]
+    return [row for path in recorded(root, gpu, experiment) for row in read(path)]
 
 
 def fresh_runs(runs: Path) -> list[Path]:

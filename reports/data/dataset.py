@@ -174,10 +174,6 @@ class Ratio:
     linked: bool
     estimate: stats.Estimate | None = field(default=None, compare=False)
 
-    @property
-    def has_interval(self) -> bool:
-        return self.processes >= stats.FEWEST and not self.linked
-
 
 def quartiles(row: Row) -> tuple[float, float, float]:
     """First quartile, median and third quartile of the speed."""

@@ -68,7 +68,6 @@ WAITED_FOR = {
 """ncu's reasons why a warp did not issue, in plain words."""
 CONFLICT_LINE = "of these, bank conflicts"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
-PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 LOAD_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
 STORE_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
 LDMATRIX, HMMA = "smsp__inst_executed_op_ldsm.sum", "sm__inst_executed_pipe_tensor_op_hmma.sum"

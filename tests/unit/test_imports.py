@@ -384,8 +384,6 @@ def test_every_module_of_this_checkout_that_is_imported_exists() -> None:
 
 WORDS = re.compile(r"head_dim|seq_q|seq_kv|heads_kv|causal|\blse\b|attention")
 """What only an operator's own files say."""
-STILL_TO_DO = ()
-"""Rooms and files that know attention though they should not; the list only shrinks."""
 OF_OPERATORS = ("harness/operators", "reports/notes", "reports/recorded", "reports/runs", "reports/site")
 
 
@@ -401,9 +399,7 @@ def blind_files() -> list[str]:
 
 
 def test_rooms_that_know_no_operator_use_none_of_its_words() -> None:
-    """But for those that are still to do."""
-    files = [file for file in blind_files() if not file.startswith(STILL_TO_DO)]
-    assert [file for file in files if WORDS.search(text(file))] == []
+    assert [file for file in blind_files() if WORDS.search(text(file))] == []
 
 
 def test_describing_an_operator_needs_no_torch() -> None:

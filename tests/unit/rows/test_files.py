@@ -36,6 +36,7 @@ def full(*_: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.slow
 def test_two_at_once_lose_no_row(tmp_path: Path) -> None:
     root, each = tmp_path / "recorded", 12
     halves = [[str(run_of(tmp_path, number)) for number in range(first, first + each)] for first in (0, each)]
