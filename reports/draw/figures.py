@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
@@ -85,8 +86,14 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
         *(["grey: the tile"] if any(line.step.kind in ("tile", "dropped", "both") for line in lines) else []),
         *(["ring: at its best tile"] if any(line.best for line in lines) else []),
     ]
-    right = 1.05 * max(filter(None, (value for line in lines for value in _ends(line))))
-    axes.set(xlim=(0, right), ylim=(figure_rows - 0.5, -0.5), xlabel="; ".join(("TFLOPS", *legend)), ylabel="")
+    ticks = MaxNLocator(5).tick_values(0, max(filter(None, (value for line in lines for value in _ends(line)))))
+    axes.set(
+        xlim=(0, ticks[-1]),
+        xticks=ticks,
+        ylim=(figure_rows - 0.5, -0.5),
+        xlabel="; ".join(("TFLOPS", *legend)),
+        ylabel="",
+    )
     axes.grid(visible=False, axis="y")
     return to_svg(figure, name)
 

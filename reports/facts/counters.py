@@ -190,7 +190,7 @@ def _rows(datasets: Sequence[Dataset], technique: str, kind: str, backend: str =
         (data, row)
         for data in datasets
         for row in data.of(kind, technique, backend)
-        if row["status"] == "passed" and reading.is_current(row, data.hashes)
+        if row.status == "passed" and row.current
     ]
 
 

@@ -144,7 +144,7 @@ def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
     return [(one[1], tomllib.loads(one[2]), one[3]) for one in found]
 
 
-def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
+def references(data: Dataset) -> dict[str, Callable[..., Number | bool]]:
     """The functions that a text may call. `backend` is a series of the ladders or a peer (technique None), `problem` a
     slug, `tile` a slug; without one it is the reference tile. `experiment` is that of the technique's ladder."""
 
@@ -219,12 +219,13 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
         speed = reading.tflops((current or timed)[-1])
         return Number(speed, f"{speed:.0f} TFLOPS" + ("" if current else " (earlier version)"))
 
-    def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> str:
-        """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check."""
+    def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> Number:
+        """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check; how many
+        different things they said."""
         rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "gate"]
         asked = [row for row in rows if row.current is not earlier]
         said = {f"{row['status']} ({row['check']})" if row.check else row.status for row in asked}
-        return " and ".join(sorted(said)) or NOT_MEASURED
+        return Number(len(said) or None, " and ".join(sorted(said)) or NOT_MEASURED)
 
     def cells_of(technique: str, backend: str, problem: str, tile: str) -> list[Row]:
         """All rows of one kernel on one problem at one tile, the newest last."""
@@ -257,7 +258,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | str | bool]]:
         """True if all of them were measured in this version."""
         return not any(map(math.isnan, numbers))
 
-    functions: dict[str, Callable[..., Number | str | bool]] = {"tflops": tflops, "best": best, "tried": tried}
+    functions: dict[str, Callable[..., Number | bool]] = {"tflops": tflops, "best": best, "tried": tried}
     functions |= {
         "gain": gain,
         "gain_at": gain_at,

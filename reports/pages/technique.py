@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
 
@@ -12,10 +12,11 @@ from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
+from harness.operators.protocol import Problem
 from harness.rows import reading, results
 from reports.data import links
 from reports.data.dataset import Dataset, Row
-from reports.data.names import LANGUAGES, label, page_of, theme, title
+from reports.data.names import LANGUAGES, label, page_of, short_title, theme, title
 from reports.draw import banks, figures
 from reports.facts import counters, matrix, sanitizers, steps, tuning
 from reports.facts.expressibility import LONG
@@ -23,7 +24,7 @@ from reports.facts.gains import Gain, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import downloads, learn, listing, prose
-from reports.pages.common import Figure, Rows, of_operator, shown_problems
+from reports.pages.common import Figure, Rows, between, of_operator, provenance, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
@@ -66,11 +67,10 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         points = [reference] if best.row is reference.row else [reference, best]
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
-    caption = data.provenance(shown) + (f". {LINKED.format(label(str(data.operator.anchor)))}" if is_linked else "")
+    caption = provenance(data, shown) + (f" {LINKED.format(label(str(data.operator.anchor)))}" if is_linked else "")
     tables = code_tables(datasets, which)
     inspected = {backend for table in tables for backend in table["columns"]}
     found = gains(data, experiment, which) if data.raw else None
-    told = [step.ratio.value for step in taken["cuda"] if step.ratio]
     return {
         "technique": which,
         "shown": techniques.shown(which),
@@ -103,12 +103,29 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "tuned_earlier": tuning.tried_earlier(data, which),
         "gains": found,
         "elsewhere": elsewhere(rows, which),
-        "gained": told and (min(told), max(told)),
+        "gained": gained(taken, problems),
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data, rows.claims, datasets=datasets) if data.raw else None,
         "machines": data.environments_of(shown),
     }
+
+
+def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem]) -> str:
+    """What the figure shows, in CUDA or else in another language that has a gain: 0.77 to 0.87 times its parent's speed
+    in Gluon. Where only some of the problems have one, it names the one, or says how many."""
+    for backend in sorted(taken, key=lambda backend: backend != "cuda"):
+        told = {
+            problem: step.ratio.value
+            for problem, step in zip(problems, taken[backend], strict=True)
+            if step.ratio and step.kind != "dropped"
+        }
+        if told:
+            some = ""
+            if len(told) < len(problems):
+                some = f", {short_title(next(iter(told)))}" if len(told) == 1 else f", on {len(told)} problems"
+            return f"{between([*told.values()])} times its parent’s speed in {label(backend)}{some}"
+    return ""
 
 
 def namesake(rows: Rows, which: Technique) -> tuple[Technique, str] | None:
@@ -218,12 +235,13 @@ def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:
                 worst[name] = {**numbers, "backend": row.backend, "status": row.status}
     if not rows:
         return None
-    passed = [row for row in rows if row.status == "passed"]
+    judged = [row.status for row in rows if row.status != "unsupported"]
     return {
         "where": data.provenance(rows),
         "lines": sorted(worst.items()),
-        "passed": len(passed),
-        "gated": len(rows),
+        "passed": judged.count("passed"),
+        "gated": len(judged),
+        "declined": len(rows) - len(judged),
         "holes": group_holes(row for row in rows if row.status != "passed"),
     }
 
