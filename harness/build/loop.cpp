@@ -3,6 +3,7 @@
 // back through it. The driver is loaded first, then this library, then the user's file is imported.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -25,15 +26,6 @@ int cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigned 
 }
 
 namespace {
-
-struct Pick {
-  uint32_t copy, kept;  // of the inputs; whether the outputs are kept
-  uint64_t shift;       // by which the copy is rolled for its next call
-};
-struct Result {
-  float before, ms;  // since the call before, with the flush; and of the call
-  uint32_t ahead;    // whether all calls were queued before the first one began
-};
 
 // flush(words, end, key, sum) for BLOCKS blocks of THREADS threads, sm_80 and newer; the driver translates it. Each
 // 4-byte word becomes mix(word ^ key): nobody knows the sum of all words who has not read and written each of them.
@@ -76,20 +68,19 @@ reduce:
 }
 )";
 
+struct Draw {
+  uint32_t key, copy, shift,
+      kept;  // of the flush; of the inputs, and how far it is rolled; whether the outputs are kept
+} draw;
 int channel, error;
 Handle stream, function;
 std::vector<Handle> events;
-size_t recorded;  // of `events`, in this batch: its begin, then two of each call
-Pick pick;
+size_t recorded;                         // of `events`, in this batch: one before the first call, and two of each call
 uint64_t words, end;                     // memory that is flushed
 std::vector<uint64_t> sizes, addresses;  // of the inputs
 
 void must(int code) {
   if (!error) error = code;
-}
-
-void receive(void* drawn, ssize_t bytes) {
-  must(read(channel, drawn, bytes) == bytes ? 0 : -1);
 }
 
 void record() {
@@ -111,51 +102,46 @@ EXPORT void loop_open(uint64_t socket, Handle of_calls) {
   must(cuModuleGetFunction(&function, module, "flush"));
 }
 
-// `table` of `count` numbers: bytes of each input, then where the first one's base lies twice, one behind the other, and
-// its copies, then those of the second one, ...
+// `table` of `count` numbers: bytes of each input, then where the first one's base lies twice, one behind the other,
+// and its copies, then those of the second one, ...
 EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table) {
   words = flushed, end = flushed + bytes;
   sizes.assign(table, table + inputs);
   addresses.assign(table + inputs, table + count);
 }
 
-// Begins a call and returns the copy that it gets: flushes, records, and only then asks which one was drawn. `sums` has
-// a zero for each call of the batch.
+// Begins a call and returns the copy of the inputs that it gets. Its values are made only now: the base, rolled by
+// `shift` times 16 bytes, the next input by 3 times as much, and so on. Then all caches are flushed and the clock
+// starts, with no line of Python in between. `sums` has a zero for each call of the batch.
 EXPORT int loop_begin(uint64_t sums) {
   if (!recorded) record();
-  uint32_t key = 0;
-  receive(&key, sizeof key);
-  uint64_t sum = sums + recorded / 2 * sizeof key;
-  void* parameters[] = {&words, &end, &key, &sum};
+  must(read(channel, &draw, sizeof draw) == sizeof draw ? 0 : -1);
+  for (uint64_t n = 0; n < sizes.size(); ++n) {
+    const uint64_t* const input = &addresses[n * addresses.size() / sizes.size()];
+    const uint64_t by = draw.shift * (2 * n + 1) % std::max<uint64_t>(1, sizes[n] / 16) * 16;
+    copy(input[1 + draw.copy], input[0] + sizes[n] - by, sizes[n]);
+  }
+  uint64_t sum = sums + recorded / 2 * sizeof draw.key;
+  void* parameters[] = {&words, &end, &draw.key, &sum};
   must(cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, parameters, nullptr));
   record();
-  receive(&pick, sizeof pick);
-  return pick.copy;
+  return draw.copy;
 }
 
-// Ends it. `written`: address and bytes of each output; what the verifier keeps goes to `kept`, `room` bytes apart. The
-// copy becomes the base, rolled by `shift` times 16 bytes, the next input by 3 times as much, and so on.
+// Ends it. `written`: address and bytes of each output; what the verifier keeps goes to `kept`, `room` bytes apart.
 EXPORT void loop_end(uint64_t outputs, const uint64_t* written, uint64_t kept, uint64_t room) {
   record();
-  for (size_t n = 0; pick.kept && n < outputs; ++n) copy(kept + n * room, written[2 * n], written[2 * n + 1]);
-  for (size_t n = 0; n < sizes.size(); ++n) {
-    const uint64_t* const input = &addresses[n * addresses.size() / sizes.size()];
-    const uint64_t units = sizes[n] / 16, by = units ? pick.shift * (2 * n + 1) % units * 16 : 0;
-    copy(input[1 + pick.copy], input[0] + sizes[n] - by, sizes[n]);
-  }
+  for (uint64_t n = 0; draw.kept && n < outputs; ++n) copy(kept + n * room, written[2 * n], written[2 * n + 1]);
 }
 
-// Waits for the batch and sends its results. Returns the first error since the last batch, of CUDA's or -1, or 0.
+// Waits for the batch and sends the milliseconds between all events, then whether all calls were queued before the
+// first one began. Returns the first error since the last batch, of CUDA's or -1, or 0.
 EXPORT int loop_finish() {
-  std::vector<Result> results(std::exchange(recorded, 0) / 2);
-  const uint32_t ahead = cuEventQuery(events[0]) != 0;  // what the first one waits for is not over yet
+  std::vector<float> told(std::exchange(recorded, 0));
+  told.back() = cuEventQuery(events[0]) != 0;  // what the first one waits for is not over yet
   must(cuStreamSynchronize(stream));
-  for (size_t i = 0; i < results.size(); ++i) {
-    results[i].ahead = ahead;
-    must(cuEventElapsedTime(&results[i].before, events[2 * i], events[2 * i + 1]));
-    must(cuEventElapsedTime(&results[i].ms, events[2 * i + 1], events[2 * i + 2]));
-  }
-  const ssize_t bytes = results.size() * sizeof results[0];
-  must(write(channel, results.data(), bytes) == bytes ? 0 : -1);
+  for (size_t i = 1; i < told.size(); ++i) must(cuEventElapsedTime(&told[i - 1], events[i - 1], events[i]));
+  const ssize_t bytes = told.size() * sizeof told[0];
+  must(write(channel, told.data(), bytes) == bytes ? 0 : -1);
   return std::exchange(error, 0);
 }

@@ -36,6 +36,14 @@ def is_poison(tensor: torch.Tensor) -> bool:
     return bool((tensor.view(_INTEGER[width]) == POISON["nan"][width]).all())
 
 
+def rolled(twice: torch.Tensor, number: int, shift: int) -> torch.Tensor:
+    """The bytes of input `number`, which lie twice in `twice`: rolled by 16 times `shift`, number 1 by 3 times as much,
+    and so on."""
+    size = len(twice) // 2
+    by = shift * (2 * number + 1) % max(1, size // 16) * 16
+    return twice[size - by :][:size]
+
+
 class Arena:
     """One tensor inside a larger allocation that is filled with a poison pattern.
 

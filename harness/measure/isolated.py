@@ -75,23 +75,25 @@ class Kernels(process.Process):
         problem = next(iter(cases.values())).problem
         operator = operators.of(problem)
         specs, self._names = operator.input_specs(problem), [*operator.output_specs(problem)]
-        self._inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
-        self._dense = [[arena.dense for arena in copy.values()] for copy in self._inputs]
+        inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
+        self._dense = [[arena.dense for arena in copy.values()] for copy in inputs]
         sizes = [dense.numel() for dense in self._dense[0]]
         memory = self._memory(sum(sizes) + room * len(self._names))
-        parts = memory[: sum(sizes)].split(sizes)
-        for dense, part in zip(self._dense[-1], parts, strict=True):
-            dense.copy_(part)
-        self._bases = [part.to(self._device).repeat(2) for part in parts]
+        self._bases = [part.to(self._device).repeat(2) for part in memory[: sum(sizes)].split(sizes)]
+        self._roll_last(0)
         places = [one.data_ptr() for of_input in zip(self._bases, *self._dense, strict=True) for one in of_input]
         table = torch.tensor(sizes + places)
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
         self._native("memory", self._words.data_ptr(), self._words.nbytes, len(specs), table.numel(), table.data_ptr())
         self._kept, self._room = memory.data_ptr() + sum(sizes), room
-        tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in self._inputs]
+        tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls = self._bound(cases, tensors, scalars)
         self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
-        self._calls[""] = [dict] * copies  # the loop's own work alone
+
+    def _roll_last(self, shift: int) -> None:
+        """Makes the copy of the inputs anew that is not drawn."""
+        for number, (dense, base) in enumerate(zip(self._dense[-1], self._bases, strict=True)):
+            dense.copy_(arenas.rolled(base, number, shift))
 
     def batch(self, labels: Sequence[str], spin: int) -> tuple[list[list[list[int] | None]], list[int]]:
         """Times calls, one after another, by the draws in the channel; times go back through it. The answer has the
@@ -101,8 +103,7 @@ class Kernels(process.Process):
         if self._device == "cuda":
             torch.cuda._sleep(spin)
         for label in labels:
-            if label:
-                self.now("launch", label)
+            self.now("launch", label)
             found = self._calls[label][self._native("begin", sums.data_ptr())]()  # alive until its copies are queued
             outputs = [found.get(name) for name in self._names]
             whole = (each for one in zip(self._names, outputs, strict=True) for each in _whole(*one, self._room))
@@ -118,10 +119,10 @@ class Kernels(process.Process):
         and the numbers of calls with new inputs."""
         from harness.measure import cupti
 
-        watch, last = timing.CudaStopwatch(), self._dense[-1]
+        watch, shifts = timing.CudaStopwatch(), iter(range(1, rounds))
         trace, fresh = cupti.record(
             [{label: self._calls[label][-1] for label in load} for load in loads],
-            lambda: [dense.copy_(dense.roll(4096)) for dense in last],
+            lambda: self._roll_last(next(shifts)),
             *(watch.flush, watch.hold),
             lambda seconds: time.sleep(min(3 * seconds, 1.0)),
             rounds,

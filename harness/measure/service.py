@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from harness.measure.verifier import Stopwatch
     from harness.operators.protocol import Problem
 
+OF_COMPILERS = ("code", "mma", "compiler", "compile_s")
+"""Fields of a gate's row that whoever loads the kernel knows."""
 GRACE = TELLING + UNHEARD + 5.0
 """Seconds in which the process of a user's kernel is given up and asked where it is."""
 MUCH_SLOWER = 1.5
@@ -138,7 +140,7 @@ class Service(Process):
             "reason": verdict.reason,
             "check": verdict.check,
             "numerics": verdict.numerics,
-            **compilers,
+            **{name: compilers.get(name) for name in OF_COMPILERS},  # a kernel's process may have put in more
             "details": details,
         }
 

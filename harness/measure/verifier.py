@@ -45,72 +45,66 @@ chance = random.SystemRandom()
 
 
 class Stopwatch(timing.CudaStopwatch):
-    """Over calls of one problem's `cases` (label -> case) in the kernel's process, bound to copies of
-    inputs that it draws. `failures` comes last."""
+    """Over calls of one problem's `cases` (label -> case) in the kernel's process, bound to copies of inputs that it
+    draws. `failures` comes last."""
 
     def __init__(self, isolation: Isolation, problem: Problem, device: str, cases: Mapping[str, Any]) -> None:
         self.isolation, self.problem, self.device, self._cases = isolation, problem, device, cases
         self.exposed: set[str] = set()
+        self._spin = 1_000_000
         operator = operators.of(problem)
         self._sample = operator.inputs(problem, operator.distributions[0], chance.getrandbits(31), device)
         self._specs = operator.output_specs(problem)
         self._inputs = arenas.Inputs(operator.input_specs(problem), self._sample)
-        self._base = {name: arena.dense.clone() for name, arena in self._inputs.arenas.items()}
-        size = sum(one.numel() for one in self._base.values())
+        self._bases = [arena.dense.repeat(2) for arena in self._inputs.arenas.values()]
+        self._size = sum(len(base) for base in self._bases) // 2
         cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else CPU_CACHE
         self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
-        copies = max(2, min(MOST_COPIES, -(-2 * cache // size)))
-        self._shifts = dict.fromkeys(range(copies), 0)  # by which each copy is rolled now
+        self._copies = max(2, min(MOST_COPIES, -(-2 * cache // self._size)))
         self._seen = dict.fromkeys(cases, 0)
         self.kept: dict[str, dict[int, tuple[int, dict[str, torch.Tensor]]]] = {label: {} for label in cases}
-        """Of timed calls: by how much their inputs had been rolled, and their outputs."""
-        self._spin = 1_000_000
-        self._begin, self._room = (
-            size,
-            SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values()),
-        )
-        isolation.memory[:size].copy_(torch.cat([*self._base.values()]))
+        """Of timed calls: by how much their inputs were rolled, and their outputs."""
+        self._room = SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
+        dense = [arena.dense for arena in self._inputs.arenas.values()]
+        isolation.memory[: self._size].copy_(torch.cat(dense))
         scalars = dict(self._sample.scalars)
-        isolation.call("prepare", dict(cases), copies + 1, self._words, self._room, scalars)
-        self._batch([""] * copies, [*self._shifts])
+        isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, scalars)
 
     def behind_spin(self, batch: Sequence[tuple[str, Any]], notify: timing.Notify) -> tuple[list[float], bool]:
-        results = self._batch([label.removesuffix(" again") for label, _ in batch])
-        return [milliseconds for _, milliseconds, _ in results], all(ahead for *_, ahead in results)
+        told, ahead = self._batch([label.removesuffix(" again") for label, _ in batch])
+        return told[1::2], ahead
 
-    def _batch(self, labels: Sequence[str], copies: Sequence[int] | None = None) -> list[tuple[float, float, int]]:
-        """One batch, on copies that are drawn if they are not named: of each call the milliseconds since the one
-        before, its own milliseconds, and whether it was queued ahead."""
+    def _batch(self, labels: Sequence[str]) -> tuple[list[float], bool]:
+        """One batch: for each call the milliseconds since the one before, and its own; whether all were queued
+        ahead."""
         ours = [number for number, label in enumerate(labels) if label in self._seen]
         kept = min(ours, key=lambda one: (self._seen[labels[one]], chance.random()), default=None)
-        keys, shifts = [chance.getrandbits(31) for _ in labels], list[int]()
-        for number, copy in enumerate(copies or chance.choices([*self._shifts], k=len(labels))):
-            shifts.append(self._shifts[copy])
-            self._shifts[copy] = chance.getrandbits(32)
-            draw = struct.pack("=IIIQ", keys[number], copy, number == kept, self._shifts[copy])
-            self.isolation.channel.sendall(draw)
+        keys, shifts = ([chance.getrandbits(31) for _ in labels] for _ in "ks")
+        draws = b""
+        for number, (key, shift) in enumerate(zip(keys, shifts, strict=True)):
+            draws += struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept)
+        self.isolation.channel.sendall(draws)
         strides, sums = self.isolation.call("batch", labels, self._spin)
         self._flushes += zip(keys, sums, strict=True)
-        found = self.isolation.channel.recv(12 * len(labels) + 1, socket.MSG_DONTWAIT)
-        if len(found) != 12 * len(labels):
+        found = self.isolation.channel.recv(8 * len(labels) + 5, socket.MSG_DONTWAIT)
+        if len(found) != 8 * len(labels) + 4:
             raise ValueError(f"timing loop: got {len(found)} bytes of times for {len(labels)} calls")
-        results = list(struct.iter_unpack("<ffI", found))
+        *told, ahead = struct.unpack(f"={2 * len(labels) + 1}f", found)
         if kept is not None:
             seen = self._seen[labels[kept]]
             slot = seen if seen < KEPT else chance.randrange(seen + 1)  # each call has the same chance to stay
             if slot < KEPT:
                 self.kept[labels[kept]][slot] = shifts[kept], self._read(strides[kept])
             self._seen[labels[kept]] += 1
-        return results
+        return told, bool(ahead)
 
     def _read(self, strides: Sequence[Sequence[int] | None]) -> dict[str, torch.Tensor]:
         """The outputs in shared memory. Raises RuntimeError for strides that reach beyond their places."""
         found = {}
-        rooms = self.isolation.memory[self._begin :][: self._room * len(self._specs)].split(self._room)
-        for steps, room, (name, spec) in zip(strides, rooms, self._specs.items(), strict=True):
+        for number, (steps, (name, spec)) in enumerate(zip(strides, self._specs.items(), strict=True)):
             if steps is not None:
-                values = room.clone().view(arenas.DTYPES[spec.dtype])
-                out = values.as_strided(spec.shape, [int(step) for step in steps])
+                room = self.isolation.memory[self._size + number * self._room :][: self._room].clone()
+                out = room.view(arenas.DTYPES[spec.dtype]).as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
                     found[name] = out
         return found
@@ -143,10 +137,8 @@ class Stopwatch(timing.CudaStopwatch):
         """The verdict on what a call made of the inputs, rolled as loop.cpp rolls them."""
         if missing := [name for name, spec in self._specs.items() if not spec.optional and name not in outputs]:
             return Verdict(False, "unwritten", f"{', '.join(missing)} was not returned", {})
-        for number, (name, base) in enumerate(self._base.items()):
-            units = base.numel() // 16
-            rolled = base.roll(shift * (2 * number + 1) % 2**64 % units * 16 if units else 0)
-            self._inputs.arenas[name].dense.copy_(rolled)
+        for number, (arena, base) in enumerate(zip(self._inputs.arenas.values(), self._bases, strict=True)):
+            arena.dense.copy_(arenas.rolled(base, number, shift))
         operator = operators.of(self.problem)
         expected = operator.exact(self.problem, replace(self._sample, tensors=self._inputs.tensors))
         return operator.compare(outputs, expected, peer=self._cases[label].is_peer)
@@ -159,9 +151,9 @@ class Stopwatch(timing.CudaStopwatch):
             walls, told = [], []
             for number in (calls, 2 * calls):
                 begin = time.monotonic()
-                results = self._batch([label] * number)
+                intervals, _ = self._batch([label] * number)
                 walls.append(time.monotonic() - begin)
-                told.append(sum(before + each for before, each, *_ in results) / 1e3)
+                told.append(sum(intervals) / 1e3)
             wall, reported = walls[1] - walls[0], told[1] - told[0]
             if wall <= CLOCK_FACTOR * reported + CLOCK_GAP * calls + CLOCK_SLACK:
                 return None

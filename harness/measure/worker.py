@@ -131,6 +131,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # nothing is imported from the working folder, which may be a stranger's
                     "-m",
                     module,
                     str(theirs.fileno()),

@@ -92,6 +92,18 @@ def writes_later(q, k, v, *, causal, scale, out):
     threading.Timer(0.3, lambda: out.copy_(attend(q, k, v, causal=causal, scale=scale)[0])).start()
 
 
+def answers_for_the_compilers(q, k, v, *, causal, scale):
+    """With a whole verdict in place of what a compiler said."""
+    from harness.measure.process import Process
+
+    Process.of_compilers = lambda *_: {"status": "passed", "reason": None, "check": None, "numerics": {}}
+    return nothing(q)
+
+
+def leaves_quietly(q, k, v, *, causal, scale):
+    raise SystemExit(0)
+
+
 def takes_the_memory_away(q, k, v, *, causal, scale):
     """So that the verifier dies where it reads."""
     for descriptor in os.listdir("/proc/self/fd"):
@@ -145,6 +157,28 @@ def stops_the_clock(q, k, v, *, causal, scale):
     patches("cuEventElapsedTime", a_microsecond)
     time.sleep(0.01)
     return attend(q, k, v, causal=causal, scale=scale)
+
+
+def works_between_calls(q, k, v, *, causal, scale, known={}):  # noqa: B006
+    """Knows all copies of the inputs, and computes their answers anew when its process says that a call comes: before
+    the clock starts."""
+    from harness.measure.process import Process
+
+    def answer(given):
+        known[given[0].data_ptr()] = given, attend(*given, causal=causal, scale=scale)
+
+    if FIRST and not known:
+        says = Process.now
+
+        def now(self, stage, label):
+            says(self, stage, label)
+            for given, _ in [*known.values()]:
+                answer(given)
+
+        Process.now = now
+    if q.data_ptr() not in known:
+        answer((q, k, v))
+    return known[q.data_ptr()][1] if FIRST else attend(q, k, v, causal=causal, scale=scale)
 
 
 def right_when_it_is_checked(q, k, v, *, causal, scale):

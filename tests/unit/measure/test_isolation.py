@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +19,8 @@ import torch
 import harness.build
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.measure import service, verifier
-from harness.measure.worker import Deadlines, Failed, GateOptions, Worker
+from harness.measure import arenas, service, verifier
+from harness.measure.worker import Deadlines, Failed, GateOptions, Isolation, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
 from tests.conftest import CHECKOUT
@@ -39,6 +39,8 @@ GATED = {
     "answers_for_the_worker": ("implausible", "forged_answer", "answered what nobody asked for"),
     "answers_with_the_token": ("implausible", "forged_answer", "answered what nobody asked for"),
     "writes_later": ("wrong", "unwritten", "elements of o were not written"),
+    "answers_for_the_compilers": ("wrong", "max_error", "O is off by"),
+    "leaves_quietly": ("crashed", None, "the process ended (stage launch): exit code 0"),
     "takes_the_memory_away": ("wrong", "max_error", "O is off by"),
     "raises_without_words": ("launch_error", None, "Wordless, whose words raise RuntimeError"),
     "raises_half_a_character": ("launch_error", None, "half \ud800 of it"),
@@ -48,6 +50,7 @@ TIMED = {
     "never_flushes": ("implausible", "flush", "checksum of the L2 flush"),
     "stops_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0020 ms as reported"),
     "right_when_it_is_checked": ("wrong", "max_error", "timed output: O is off by"),
+    "works_between_calls": ("wrong", "max_error", "timed output: O is off by"),
     "replays": ("wrong", "kept_results", "bit by bit that of other inputs"),
 }
 """Trick -> status, check, and words of the reason."""
@@ -139,27 +142,28 @@ def test_the_kernels_process_imports_nothing_that_compares() -> None:
 
 def test_copies_of_the_inputs_exceed_twice_the_cache() -> None:
     asked: list[Any] = []
-    draws: list[bytes] = []
-    channel: Any = SimpleNamespace(sendall=draws.append, recv=lambda most, flags: bytes(most - 1))
-
-    def call(*arguments: Any) -> Any:
-        asked.append(arguments)
-        return [], [0] * len(draws)
-
     memory = torch.empty(2**20, dtype=torch.uint8)
-    isolation: Any = SimpleNamespace(memory=memory, channel=channel, call=call)
+    isolation: Any = SimpleNamespace(memory=memory, call=lambda *arguments: asked.extend(arguments))
     verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})
-    (_, _, bound, words, *_), _ = asked
+    _, _, bound, words, *_ = asked
     copies = bound - 1  # CUPTI sees another one
     size = 2 * (2 * 64 * 64 + 2 * 128 * 64)  # bytes of q, k and v
     assert copies * size >= 2 * verifier.CPU_CACHE > (copies - 1) * size
     assert 4 * words == 2 * verifier.CPU_CACHE
-    drawn = [struct.unpack("=IIIQ", draw) for draw in draws]
-    assert [copy for _, copy, _, _ in drawn] == [*range(copies)]
-    assert len({shift for *_, shift in drawn}) == copies, "each copy has values of its own"
 
 
 SECRETS = ("inputs", "reference", "numerics")
+
+
+@pytest.mark.parametrize("start", [partial(Worker, {}), partial(Isolation, None)])
+def test_nothing_is_imported_from_the_working_folder(start: Callable[..., Worker], tmp_path: Path) -> None:
+    """A stranger's kernel may lie in it, beside a file that is named like a module of Python's."""
+    (tmp_path / "ctypes.py").write_text("raise SystemExit(7)")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        worker = start("harness.build", "cpu", tmp_path / "log", Deadlines())
+        with pytest.raises(Failed, match="no attribute 'ask'"):
+            worker.call("ask")
 
 
 @pytest.mark.parametrize("status", ["passed", "fine", None, 3])
@@ -222,43 +226,53 @@ sums = torch.zeros({CALLS}, dtype=torch.int32)
 base, *copies = torch.arange(64, dtype=torch.uint8).repeat(2), *torch.zeros(2, 64, dtype=torch.uint8)
 table = torch.tensor([64, base.data_ptr(), *(one.data_ptr() for one in copies)])
 call("memory", words.data_ptr(), 4000, 1, 4, table.data_ptr())
-def draw():
-    for number in range({CALLS}):
-        verifiers.sendall(struct.pack("=I", number + 7))
-        while recorded.value < 2 * number + 2:
-            time.sleep(1e-3)
-        verifiers.sendall(struct.pack("=IIQ", number % 2, int(number == 5), number))
-threading.Thread(target=draw, daemon=True).start()
+for number in range({CALLS}):
+    verifiers.sendall(struct.pack("=IIII", number + 7, number % 2, number, int(number == 3)))
 kept = torch.zeros(64, dtype=torch.uint8)
 seen = []
-for _ in range({CALLS}):
+for number in range({CALLS}):
+    before = recorded.value, [one.tolist() for one in copies]
     copy = call("begin", sums.data_ptr())
-    seen.append((copy, copies[copy].tolist()))
-    call("end", 1, (ctypes.c_uint64 * 2)(copies[copy].data_ptr(), 64), kept.data_ptr(), 64)
+    seen.append((copy, before, (recorded.value, copies[copy].tolist())))
+    output = copies[copy].clone()
+    call("end", 1, (ctypes.c_uint64 * 2)(output.data_ptr(), 64), kept.data_ptr(), 64)
+    output.zero_()
 error = call("finish")
-found = [*struct.iter_unpack("<ffI", verifiers.recv(12 * {CALLS} + 1))]
-print(json.dumps([error, seen, sums.tolist(), found, kept.tolist()]))
+told = [one for one, in struct.iter_unpack("f", verifiers.recv(8 * {CALLS} + 5))]
+print(json.dumps([error, seen, sums.tolist(), told, kept.tolist()]))
 """
 
 
 def test_the_loop_flushes_draws_and_times_by_the_driver(tmp_path: Path) -> None:
-    """By a driver that does on the CPU what the loop asks of it: its flush computes what the PTX text says. No copy is
-    drawn before the call's begin is recorded: a loop that asked earlier would wait for ever."""
+    """By a driver that does on the CPU what the loop asks of it: its flush computes what the PTX text says. A call's
+    inputs are made, and its copy is told, when its begin is recorded: nothing can be computed of them before."""
     command = [sys.executable, "-c", BATCH, str(harness.build.plain_library(verifier.LOOP))]
     with pytest.MonkeyPatch.context() as patch:
         fake_events.take_the_place_of_a_gpu(patch, tmp_path)
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=100)
-    error, seen, sums, results, kept = json.loads(done.stdout)
+    error, seen, sums, told, kept = json.loads(done.stdout)
     assert error == 0
     flushes = [(number + 7, sum_ % 2**32) for number, sum_ in enumerate(sums)]
     assert verifier.are_flushed(1000, flushes, "cpu")
     assert not verifier.are_flushed(1000, [(key, sum_ ^ 1) for key, sum_ in flushes], "cpu")
-    assert [copy for copy, _ in seen] == [0, 1] * 3
     base = list(range(64))
-    rolled = [base[-16 * (shift % 4) :] + base[: -16 * (shift % 4)] for shift in range(CALLS)]
-    assert [values for _, values in seen[2:]] == rolled[:4], "each copy is rolled anew for its next call"
-    assert kept == rolled[3], "what the last call was given, as this kernel returns its input"
-    assert all(before > 0 and milliseconds > 0 for before, milliseconds, _ in results)
+    for number, (copy, (events, before), (events_then, inputs)) in enumerate(seen):
+        assert copy == number % 2
+        assert inputs == base[-16 * (number % 4) :] + base[: -16 * (number % 4)]
+        assert inputs not in before or number >= 4, "values of calls to come"
+        assert events_then == events + 1 + (number == 0)
+    assert kept == seen[3][2][1], "the output of the call that is kept, as it was when the call ended"
+    *intervals, ahead = told
+    assert len(intervals) == 2 * CALLS
+    assert ahead == 1
+    assert all(milliseconds > 0 for milliseconds in intervals)
+
+
+def test_inputs_are_rolled_by_what_was_drawn() -> None:
+    base = torch.arange(64, dtype=torch.uint8)
+    for shift in range(5):
+        for number, times in ((0, 1), (1, 3)):
+            assert torch.equal(arenas.rolled(base.repeat(2), number, shift), base.roll(16 * times * shift))
 
 
 def test_the_flush_assembles() -> None:
