@@ -3,6 +3,7 @@ missing."""
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -172,3 +173,21 @@ def mean(data: Dataset, ratios: Sequence[Ratio | None]) -> Gain | None:
     return Gain(
         statistics.geometric_mean(values), len(values), min(values), max(values), linked, data.mean_interval(known)
     )
+
+
+def on_both(ours: Dataset, theirs: Dataset) -> list[tuple[Technique, str, Gain, Gain]]:
+    """(technique, backend, gain, gain there) of what two GPUs timed, each over the problems that both have. The gains
+    that differ most come first."""
+    found = []
+    for technique in ours.operator.techniques:
+        experiment = techniques.experiment_of(technique)
+        problems = [problem for problem in ours.problems(experiment) if problem in theirs.problems(experiment)]
+        for backend in sources.series(SERIES, technique.path):
+            if steps.is_parents_program(technique, backend):
+                continue
+            both = [[data.gain(experiment, one, technique, backend) for data in (ours, theirs)] for one in problems]
+            pairs = [pair for pair in both if all(pair)]
+            here, there = (mean(data, [pair[side] for pair in pairs]) for side, data in enumerate((ours, theirs)))
+            if here and there:
+                found.append((technique, backend, here, there))
+    return sorted(found, key=lambda one: -abs(math.log(one[2].value / one[3].value)))

@@ -32,7 +32,7 @@ from harness.catalog.techniques import RELEASES
 from harness.expressibility import matrix, verdicts
 from harness.rows import reading
 from reports.data.dataset import Dataset, Row
-from reports.data.names import cell_title, label, short_title
+from reports.data.names import cell_title, label, short_gpu, short_title
 from reports.facts import versions
 from reports.facts.versions import Beside
 from reports.pages import prose
@@ -194,7 +194,7 @@ class _Facts:
             )
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
-            return _shares(one) if one else None
+            return _shares(one, short_gpu(self.data.gpu)) if one else None
         if "overlap" in block:
             return _lanes(self.overlap["cuda"]) if "cuda" in self.overlap else None
         proof = block["proofs"][0][0]
@@ -240,9 +240,9 @@ def _stages(tile: str) -> str:
     return f"{tile.split('-')[1][1:]} stages"
 
 
-def _shares(one: Beside) -> Evidence:
+def _shares(one: Beside, gpu: str) -> Evidence:
     cells = {cell_title(problem): over.value for problem, over in one.cells.items()}
-    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}, by problem"
+    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}’s, on an {gpu}"
     return Evidence(title, {}, {}, dict(sorted(cells.items(), key=lambda cell: cell[1])), {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,16 +16,18 @@ from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
 from harness.rows import reading, stats
 from reports.data.dataset import Dataset, Row, grouped
-from reports.data.names import LANGUAGES, page_of, theme, themes, title
+from reports.data.names import LANGUAGES, page_of, short_gpu, theme, themes, title
 from reports.facts import history, matrix
 from reports.facts.expressibility import LONG, Known, Said
-from reports.facts.gains import gains
+from reports.facts.gains import gains, on_both
 from reports.facts.holes import group_holes
 from reports.facts.scores import scored
 from reports.pages import downloads
 from reports.pages.common import Rows
 
 OTHERS = "Not on a ladder"
+DIFFER = 1.05
+"""Gains of one technique on two GPUs that differ by more are listed."""
 COMMANDS = {
     "bench": "How fast are kernels that somebody asked for?",
     "tune": "Which tile is fastest, in each language?",
@@ -58,6 +61,22 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "rivals": RIVALS,
         "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in proofs.ASKED.items()],
         "changes": changes(known),
+        "gpus": two_gpus(rows[operators.FIRST]),
+    }
+
+
+def two_gpus(rows: Rows) -> dict[str, Any] | None:
+    """Whether the first two GPUs agree about what techniques buy: their names, how many gains they share, and those
+    that differ. None where they share none."""
+    others = [data for data in rows.datasets if data.recorded and data.gpu != rows.main.gpu]
+    shared = on_both(rows.main, others[0]) if others else []
+    if not shared:
+        return None
+    return {
+        "names": [short_gpu(data.gpu) for data in (rows.main, others[0])],
+        "shared": len(shared),
+        "limit": DIFFER,
+        "differing": [one for one in shared if abs(math.log(one[2].value / one[3].value)) > math.log(DIFFER)],
     }
 
 

@@ -178,6 +178,27 @@ def test_a_ratio_has_an_interval_from_three_processes_on(data: Dataset) -> None:
     assert three.high > alone.value / 0.98
 
 
+def test_gains_that_two_gpus_disagree_about_are_listed(data: Dataset) -> None:
+    def beside(factor: float) -> dict[str, Any] | None:
+        rows = [
+            row | {"samples_ms": [ms * factor for ms in row["samples_ms"]]}
+            if (row.get("technique"), row["kind"], row.get("backend")) == ("xor_swizzle", "timing", "cuda")
+            else row
+            for row in synthetic.rows()
+        ]
+        other = Dataset("NVIDIA H100", True, rows, synthetic.hashes(), synthetic.CHOSEN)
+        return overview.two_gpus(Rows(data, [data, other], {}, lambda *_: ""))
+
+    same, differs = beside(1), beside(1.2)
+    assert same
+    assert (same["names"], same["differing"]) == (["H200", "H100"], [])
+    assert differs
+    (technique, backend, here, there), *_ = differs["differing"]
+    assert (technique.name, backend) == ("xor_swizzle", "cuda")
+    assert here.value / there.value == pytest.approx(1.2)
+    assert overview.two_gpus(Rows(data, [data], {}, lambda *_: "")) is None
+
+
 def test_a_share_is_the_quotient_of_two_bars(found: answer.Answer) -> None:
     """Who divides one printed speed by another gets the number of the headline, also with several processes."""
     again = []
