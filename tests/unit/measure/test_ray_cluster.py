@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ from harness.rows import results, schema
 from tests.support import fleet_kernels
 from tests.support.fleet_kernels import MARK, NODE, PROBLEMS, ends
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[cluster]'")
-pytestmark = pytest.mark.full
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install -e '.[cluster]'"),
+]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from harness.rows import results, schema
 from tests.support import fleet_kernels
 from tests.support.fleet_kernels import ENDS, MARK, PROBLEMS, ends
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[cluster]'")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install -e '.[cluster]'"),
+]
 
 
 @pytest.fixture(scope="module")
