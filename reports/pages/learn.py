@@ -110,7 +110,7 @@ def _written(block: Mapping[str, Any], datasets: Sequence[Dataset], claims: Call
         environment.from_string(block[part]).render(elsewhere.references, claim=told).strip()
         for part in ("number", "buys")
     )
-    return number, f"{buys} {elsewhere.explained.strip()}".strip()
+    return number, elsewhere.explained(f"{number}\n\n{buys}").partition("\n\n")[2]
 
 
 def _lesson(

@@ -88,7 +88,7 @@ def render(
     try:
         written = BLOCK.sub("", path.read_text())
         elsewhere = Elsewhere(data, datasets)
-        text = environment.from_string(written).render(elsewhere.references, claim=claims) + elsewhere.explained
+        text = elsewhere.explained(environment.from_string(written).render(elsewhere.references, claim=claims))
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
@@ -131,10 +131,10 @@ class Elsewhere:
 
         return found
 
-    @property
-    def explained(self) -> str:
-        """What the marks mean that were used so far, as a paragraph."""
-        return "\n\n" + " ".join(f"{mark} {told}" for told, mark in self._marks.items()) if self._marks else ""
+    def explained(self, text: str) -> str:
+        """The text, and after it a paragraph of what its marks mean."""
+        used = [f"{mark} {told}" for told, mark in self._marks.items() if mark in text]
+        return f"{text}\n\n{' '.join(used)}" if used else text
 
 
 def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:

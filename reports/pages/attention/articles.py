@@ -17,7 +17,7 @@ from reports.pages import downloads
 from reports.pages.attention import heads
 from reports.pages.attention.gains_figure import gains_figure
 from reports.pages.attention.published import LANGUAGES, PEERS, Line, largest, shape_line, steps, timed_in
-from reports.pages.common import Figure, Rows
+from reports.pages.common import Figure, Rows, provenance
 
 L2_ORDERS = ("batched_m_tiles", "l2_grid_order")
 """The same kernel, blocks in two orders."""
@@ -29,7 +29,7 @@ def page(rows: Rows, name: str) -> dict[str, Any]:
     (data, earlier), article = timed_in(rows, name), experiments.article(name)
     lines = steps(data, article)
     svg = gains_figure(lines, article)
-    caption = data.provenance(data.counting(name))
+    caption = provenance(data, data.counting(name))
     return {
         "article": article,
         "total": len(data.timings(name)),

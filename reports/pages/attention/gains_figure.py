@@ -25,14 +25,14 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
 
 def _gains(drawn: Sequence[Line], article: str) -> str:
     height = 0.9 + 0.42 * len(drawn)
-    figure, (axes, columns) = new_grid(1, 2, WIDTH, height, sharey=True, width_ratios=(3, 2))
+    figure, (axes, columns) = new_grid(1, 2, WIDTH, height, sharey=True, width_ratios=(4, 3))
     axes.axvline(1, color=MUTED, lw=1.2, zorder=1)
     seen = [1.0]
     article_has_gains = any(line.printed_gain for line in drawn)
     for column, name in enumerate(("article", *LANGUAGES) if article_has_gains else LANGUAGES):
         color = COLORS.get(name, MUTED)
         style: dict[str, Any] = {"color": color, "ha": "right", "va": "center", "size": 9}
-        columns.text(column + 1, -1, label(name), **style)
+        columns.text(column + 1, -1, label(name) if name in LANGUAGES else name, **style)
         for row, line in enumerate(drawn):
             ratio = line.here[name].as_printed if name in LANGUAGES else None
             value = ratio.value if ratio else line.printed_gain if name == "article" else None

@@ -37,6 +37,7 @@ def error_by_position(details: dict[str, Any]) -> str:
         axes.plot(positions, head["error_max"], color=color, lw=1, alpha=0.55)
         axes.plot(positions, head["error_median"], color=color, lw=1.8, label=head["name"])
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:.0e}")
     axes.set(xlabel="query position (thick: median, thin: largest)", ylabel="|O - truth|")
     axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), columnspacing=1.2)
     return to_svg(figure, "error by position")

@@ -52,9 +52,11 @@ def test_a_number_of_an_earlier_version_or_another_gpu_has_a_mark_and_is_in_no_c
     problem = synthetic.PROBLEMS[2].slug
     before = prose.Elsewhere(data, [data, other])
     number = before.references["tflops"]("xor_swizzle", "cuda", problem)
-    assert (str(number), before.explained) == ("150 TFLOPS†", "\n\n† Of an earlier version of the kernel.")
+    assert before.explained(str(number)) == "150 TFLOPS†\n\n† Of an earlier version of the kernel."
+    assert before.explained("no number") == "no number"
     assert prose.Claims()("it is faster", 1, number) == prose.UNKNOWN
     empty = dataset([row for row in synthetic.rows() if row["kind"] == "environment"], "NVIDIA B200")
     there = prose.Elsewhere(empty, [empty, other])
-    assert str(there.references["tflops"]("xor_swizzle", "triton", problem)).endswith(" TFLOPS†")
-    assert there.explained == "\n\n† On an H100."
+    assert there.explained(str(there.references["tflops"]("xor_swizzle", "triton", problem))).endswith(
+        " TFLOPS†\n\n† On an H100."
+    )
