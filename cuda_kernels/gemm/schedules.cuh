@@ -1,5 +1,5 @@
-// The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, as it stands,
-// or staggered. The numbers are those of SCHEDULES in harness/operators/gemm/limits.py.
+// The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, as it stands. The
+// numbers are those of SCHEDULES in harness/operators/gemm/limits.py.
 #pragma once
 
 #if GEMM_SCHEDULE == 1
@@ -19,7 +19,7 @@
 #elif GEMM_SCHEDULE == 8
 #include <gemm/hopper/producer_consumer.cu>
 #elif GEMM_SCHEDULE == 9
-#include <gemm/staggered.cuh>
+#include <gemm/hopper/trailing_store.cu>
 #else
 #error "no schedule has this number"
 #endif

@@ -23,7 +23,7 @@ FEW_ROWS = ("split_k", "small_m")
 RUNS = {
     Problem.square(4096): tuple(one.name for one in RUNGS if one.name not in (*SCALAR, *FEW_ROWS)),
     Problem.square(3072): ("tma_store_epilogue", "cluster_multicast", "tile_192", "stream_k"),
-    Problem(64, 4096, 14_336): ("tma_swizzle", "producer_consumer", *FEW_ROWS),
+    Problem(64, 4096, 14_336): ("tma_swizzle", "two_consumers", *FEW_ROWS),
     Problem.square(2048): (*SCALAR, "mma_ldmatrix"),
 }
 """Problem -> the rungs that run there."""

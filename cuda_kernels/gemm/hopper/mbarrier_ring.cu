@@ -1,10 +1,10 @@
 // A ring of buffers with full and empty mbarriers: no barrier of the block in the main loop.
 // Builds on tma_swizzle; changes how a buffer is released. Supports any m, and any n and k that are multiples of 8.
 //
-// `full` counts bytes, `empty` counts the warps that are done with a buffer: each arrives once its warpgroup's products
-// are complete. The elected thread waits for all of them before it fills the buffer again. Other warps do not: they may
-// be up to STAGES - 1 tiles ahead of the slowest. What wgmma has read needs no fence before TMA overwrites it: both use
-// the same proxy, and the wait for the products comes before the arrival.
+// `full` counts bytes, `empty` counts the warps that are done with a buffer: each arrives once the products that read
+// it are complete, while those of the next step run. The elected thread waits for all of them before it fills the
+// buffer again. Other warps do not: they may be up to STAGES - 1 tiles ahead of the slowest. What wgmma has read needs
+// no fence before TMA overwrites it: both use the same proxy, and the wait for the products comes before the arrival.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -13,6 +13,7 @@
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
+#include <gemm/row_stores.cuh>
 #include <gemm/tile_order.cuh>
 #include <gemm/tma_params.cuh>
 #include <gemm/warpgroup_tiles.cuh>
@@ -38,8 +39,6 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
   const uint32_t empty = smem + SharedMemory::empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int group_row = warp / WARPGROUP_WARPS * M_TILES * WARPGROUP_ROWS;  // the warpgroup's first
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
-  const int group = lane / 4, quad = lane % 4;
 
   if (tid_x() == 0) {
     for (int stage = 0; stage < STAGES; ++stage)
@@ -59,20 +58,15 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
     for (int j = 0; j < STAGES - 1 && j < k_tiles; ++j) load(j);
 
   float c_regs[M_TILES][BLOCK_N / 2] = {};
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
   Ring ring;
   for (int j = 0; j < k_tiles; ++j, ring.advance()) {
-    if (warp == 0 && j + STAGES - 1 < k_tiles && elect_sync()) {
-      const int next = j + STAGES - 1;                                    // takes the buffer of tile j - 1
-      if (j > 0) wait(empty + next % STAGES * 8, next / STAGES % 2 ^ 1);  // until every warp is done with that
-      load(next);
-    }
     wait(full + ring.stage * 8, ring.phase);
 
     // C += A B^T
     const uint64_t a_operand = operand(a_smem + ring.stage * A_BYTES, group_row);
     const uint64_t b_operand = operand(b_smem + ring.stage * B_BYTES);
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < BLOCK_K; k += MMA_K)
@@ -82,23 +76,22 @@ KERNEL(THREADS, 1) mbarrier_ring(GRID_CONSTANT const TmaParams params) {
                                              a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
                                              b_operand + operand_columns(k), 1);
     wgmma_commit_group();
-    wgmma_wait_group<0>();
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
-    if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+    wgmma_wait_group<1>();
+    if (j > 0 && lane == 0) mbarrier_arrive(empty + (j - 1) % STAGES * 8);
+    if (warp == 0 && j + STAGES - 1 < k_tiles && elect_sync()) {
+      const int next = j + STAGES - 1;                                    // takes the buffer of tile j - 1
+      if (j > 0) wait(empty + next % STAGES * 8, next / STAGES % 2 ^ 1);  // until every warp is done with that
+      load(next);
+    }
   }
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
 
   // epilogue
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16 + group + half * 8;
-#pragma unroll
-      for (int n = half * 2; n < BLOCK_N / 2; n += 4)
-        store_pair(args, row, tile.col + n / 4 * 8 + quad * 2, c_regs[m][n], c_regs[m][n + 1]);
-    }
-  }
+  for (int m = 0; m < M_TILES; ++m)
+    store_rows(args, tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16, tile.col, c_regs[m]);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 // The blocks that run together still take consecutive tiles of the grouped order, and a block then adds the number of
 // blocks to its tile's number. The ring's places and phases continue from tile to tile, so that the producer runs ahead
 // across the end of a tile. Barriers are initialized once per block instead of once per tile. Fences and waits are
-// those of producer_consumer.
+// those of two_consumers.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -15,6 +15,7 @@
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <gemm/persistent_tiles.cuh>
+#include <gemm/row_stores.cuh>
 #include <gemm/warpgroup_tiles.cuh>
 
 namespace {
@@ -40,8 +41,6 @@ KERNEL(THREADS, 1) persistent(GRID_CONSTANT const PersistentParams params) {
   const uint32_t empty = smem + SharedMemory::empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int group_row = warp / WARPGROUP_WARPS * M_TILES * WARPGROUP_ROWS;  // the warpgroup's first
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
-  const int group = lane / 4, quad = lane % 4;
 
   if (tid_x() == 0) {
     for (int stage = 0; stage < STAGES; ++stage)
@@ -102,15 +101,8 @@ KERNEL(THREADS, 1) persistent(GRID_CONSTANT const PersistentParams params) {
 
     // epilogue
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16 + group + half * 8;
-#pragma unroll
-        for (int n = half * 2; n < BLOCK_N / 2; n += 4)
-          store_pair(args, row, tile.col + n / 4 * 8 + quad * 2, c_regs[m][n], c_regs[m][n + 1]);
-      }
-    }
+    for (int m = 0; m < M_TILES; ++m)
+      store_rows(args, tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16, tile.col, c_regs[m]);
   }
 }
 

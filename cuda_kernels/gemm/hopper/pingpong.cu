@@ -18,6 +18,7 @@
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <gemm/persistent_tiles.cuh>
+#include <gemm/row_stores.cuh>
 #include <gemm/warpgroup_tiles.cuh>
 
 namespace {
@@ -45,8 +46,6 @@ KERNEL(THREADS, 1) pingpong(GRID_CONSTANT const PersistentParams params) {
   const uint32_t empty = smem + SharedMemory::empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int warpgroup = warp / WARPGROUP_WARPS;
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
-  const int group = lane / 4, quad = lane % 4;
 
   if (tid_x() == 0) {
     for (int stage = 0; stage < STAGES; ++stage)
@@ -118,15 +117,8 @@ KERNEL(THREADS, 1) pingpong(GRID_CONSTANT const PersistentParams params) {
 
     // epilogue
 #pragma unroll
-    for (int m = 0; m < TILE_ROWS; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = tile.row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16 + group + half * 8;
-#pragma unroll
-        for (int n = half * 2; n < BLOCK_N / 2; n += 4)
-          store_pair(args, row, tile.col + n / 4 * 8 + quad * 2, c_regs[m][n], c_regs[m][n + 1]);
-      }
-    }
+    for (int m = 0; m < TILE_ROWS; ++m)
+      store_rows(args, tile.row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16, tile.col, c_regs[m]);
   }
 }
 

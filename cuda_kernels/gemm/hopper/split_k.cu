@@ -1,5 +1,5 @@
 // Split k: the blocks of a cluster share a tile of C, take a part of k each, and add up their sums in shared memory.
-// Builds on producer_consumer; changes the loop's bounds and the epilogue. Supports any m, and any n and k that are
+// Builds on two_consumers; changes the loop's bounds and the epilogue. Supports any m, and any n and k that are
 // multiples of 8.
 //
 // Few tiles of C leave most multiprocessors without work. Here two, four or eight blocks share a tile if there are

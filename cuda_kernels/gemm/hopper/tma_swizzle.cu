@@ -14,6 +14,7 @@
 #include <ptx/tma.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
+#include <gemm/row_stores.cuh>
 #include <gemm/tile_order.cuh>
 #include <gemm/tma_params.cuh>
 #include <gemm/warpgroup_tiles.cuh>
@@ -37,8 +38,6 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
   const uint32_t a_smem = smem + SharedMemory::a, b_smem = smem + SharedMemory::b, full = smem + SharedMemory::full;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int group_row = warp / WARPGROUP_WARPS * M_TILES * WARPGROUP_ROWS;  // the warpgroup's first
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
-  const int group = lane / 4, quad = lane % 4;
 
   if (tid_x() == 0) {
     for (int stage = 0; stage < STAGES; ++stage) mbarrier_init(full + stage * 8, 1);
@@ -57,17 +56,15 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
     for (int j = 0; j < STAGES - 1 && j < k_tiles; ++j) load(j);
 
   float c_regs[M_TILES][BLOCK_N / 2] = {};
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
   Ring ring;
   for (int j = 0; j < k_tiles; ++j, ring.advance()) {
-    bar_sync();  // every warpgroup is done with tile j - 1
-    if (warp == 0 && j + STAGES - 1 < k_tiles && elect_sync()) load(j + STAGES - 1);
     wait(full + ring.stage * 8, ring.phase);
 
     // C += A B^T
     const uint64_t a_operand = operand(a_smem + ring.stage * A_BYTES, group_row);
     const uint64_t b_operand = operand(b_smem + ring.stage * B_BYTES);
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < BLOCK_K; k += MMA_K)
@@ -77,22 +74,18 @@ KERNEL(THREADS, 1) tma_swizzle(GRID_CONSTANT const TmaParams params) {
                                              a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
                                              b_operand + operand_columns(k), 1);
     wgmma_commit_group();
-    wgmma_wait_group<0>();
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+    wgmma_wait_group<1>();
+    bar_sync();  // every warpgroup is done with tile j - 1
+    if (warp == 0 && j + STAGES - 1 < k_tiles && elect_sync()) load(j + STAGES - 1);
   }
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
 
   // epilogue
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16 + group + half * 8;
-#pragma unroll
-      for (int n = half * 2; n < BLOCK_N / 2; n += 4)
-        store_pair(args, row, tile.col + n / 4 * 8 + quad * 2, c_regs[m][n], c_regs[m][n + 1]);
-    }
-  }
+  for (int m = 0; m < M_TILES; ++m)
+    store_rows(args, tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16, tile.col, c_regs[m]);
 }
 
 }  // namespace

@@ -4,15 +4,18 @@
 // Descriptors tell wgmma where A and B lie in shared memory; no fragment of them passes through registers. The XOR of
 // the parent's layout is the 128-byte swizzle that wgmma knows, so copies stay as they are. wgmma reads shared memory
 // through another proxy than cp.async writes it: between the wait for the copies and the barrier, a fence makes each
-// thread's copies visible to that proxy. wgmma is asynchronous, but here every iteration waits for its products, so
-// that their buffers may be filled again. wgmma.fence orders the registers that ordinary instructions cleared before
-// the products that add to them; register_fence keeps the compiler from moving such instructions past it.
+// thread's copies visible to that proxy. wgmma is asynchronous: while the products of a step run, a warpgroup waits for
+// those of the step before. A second barrier then says that every warp is done with that step's buffer, which may be
+// filled again. wgmma.fence orders the registers that ordinary instructions cleared before the products that add to
+// them; register_fence keeps the compiler from moving such instructions past it. A warp has whole rows of C, which it
+// stores in pieces of 16 bytes (row_stores.cuh).
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cp_async.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/wgmma.cuh>
+#include <gemm/row_stores.cuh>
 #include <gemm/tile_order.cuh>
 #include <gemm/warpgroup_tiles.cuh>
 
@@ -50,8 +53,6 @@ KERNEL(THREADS, 1) wgmma(const GemmArgs args) {
   const uint32_t a_smem = smem + SharedMemory::a, b_smem = smem + SharedMemory::b;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
   const int group_row = warp / WARPGROUP_WARPS * M_TILES * WARPGROUP_ROWS;  // the warpgroup's first
-  // In an accumulator this lane holds rows group and group + 8 of its warp's 16, columns 2 * quad and 2 * quad + 1.
-  const int group = lane / 4, quad = lane % 4;
 
   const int k_tiles = args.k / BLOCK_K;
   auto load = [&](int j) {
@@ -64,17 +65,16 @@ KERNEL(THREADS, 1) wgmma(const GemmArgs args) {
   for (int j = 0; j < STAGES - 1; ++j) load(j);
 
   float c_regs[M_TILES][BLOCK_N / 2] = {};
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
   for (int j = 0; j < k_tiles; ++j) {
     cp_async_wait_group<STAGES - 2>();
     fence_proxy_async_shared();  // wgmma sees what this thread's copies have written
-    bar_sync();                  // tile j has arrived; every warpgroup is done with tile j - 1
-    load(j + STAGES - 1);
+    bar_sync();                  // tile j has arrived
 
     // C += A B^T
     const uint64_t a_operand = operand(a_smem + j % STAGES * A_BYTES, group_row);
     const uint64_t b_operand = operand(b_smem + j % STAGES * B_BYTES);
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < BLOCK_K; k += MMA_K)
@@ -84,22 +84,18 @@ KERNEL(THREADS, 1) wgmma(const GemmArgs args) {
                                              a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
                                              b_operand + operand_columns(k), 1);
     wgmma_commit_group();
-    wgmma_wait_group<0>();
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+    wgmma_wait_group<1>();
+    bar_sync();  // every warpgroup is done with tile j - 1
+    load(j + STAGES - 1);
   }
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
 
   // epilogue
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16 + group + half * 8;
-#pragma unroll
-      for (int n = half * 2; n < BLOCK_N / 2; n += 4)
-        store_pair(args, row, tile.col + n / 4 * 8 + quad * 2, c_regs[m][n], c_regs[m][n + 1]);
-    }
-  }
+  for (int m = 0; m < M_TILES; ++m)
+    store_rows(args, tile.row + group_row + m * WARPGROUP_ROWS + warp % WARPGROUP_WARPS * 16, tile.col, c_regs[m]);
 }
 
 }  // namespace

@@ -211,8 +211,8 @@ SCHEDULES = {
     11: STORED_BY_TURNS,
 }
 """The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
-kernels of the ladder, and staggered (cuda_kernels/gemm/schedules.cuh) and pingpong_store
-(triton_kernels/gemm/gluon_pingpong.py). What each takes."""
+kernels of the ladder (cuda_kernels/gemm/schedules.cuh), and pingpong_store (triton_kernels/gemm/gluon_pingpong.py).
+What each takes."""
 SCHEDULES_IN = {"cuda": tuple(range(10)), "core_triton": (0, 1, 2, 4, 5, 6, 10), "gluon": (0, 1, 2, 4, 5, 6, 7, 10, 11)}
 """Those that a language has."""
 

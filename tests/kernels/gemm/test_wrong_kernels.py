@@ -34,7 +34,7 @@ class Wrong:
     problem: str = "m128-n256-k448-fp16"
 
 
-HEADER, ORDER = "gemm.cuh", "tile_order.cuh"
+STORES, ORDER = "row_stores.cuh", "tile_order.cuh"
 OUT, UNWRITTEN = "global_out_of_range", "output_unwritten"
 RING_LOOP = "for (int j = 0; j < k_tiles; ++j, ring.advance()) {"
 ARRIVED = "    bar_sync();  // tile j has arrived; every warp is done with tile j - 1\n"
@@ -42,10 +42,7 @@ ROUNDED = """    for (auto& rows : c_regs)
       for (auto& fragment : rows)
         for (float& sum : fragment) sum = cvt_f32(cvt_rn<Element>(sum));
 """
-BOUNDS = (
-    "if (row >= args.m || col >= args.n) return;\n  Output* c = static_cast<Output*>(args.c) + row * args.c_stride + "
-)
-BOUNDS += "col;\n  first"
+BOUNDS = "if (row < args.m && col + at < args.n) st_global(c + at, uint4"
 RAGGED = "m72-n136-k264-fp16"
 THREE_TILES = "m384-n256-k448-fp16"
 """On the two multiprocessors of the CPU runtime: two waves."""
@@ -77,7 +74,7 @@ WRONG = (
     Wrong(
         "buffer_filled_while_read",
         "two_consumers",
-        "hopper/producer_consumer.cu",
+        "hopper/two_consumers.cu",
         "        wait(empty + ring.stage * 8, ring.phase ^ 1);",
         "        ",
         "mbarrier_over_arrival",
@@ -133,33 +130,34 @@ WRONG = (
         "const int rows = GROUP;",
         UNWRITTEN,
     ),
-    Wrong("no_bound_of_rows", "tma_swizzle", HEADER, BOUNDS, BOUNDS.replace("row >= args.m || ", ""), OUT, RAGGED),
+    Wrong("no_bound_of_rows", "tma_swizzle", STORES, BOUNDS, BOUNDS.replace("row < args.m && ", ""), OUT, RAGGED),
     Wrong(
         "wrong_where_n_is_no_whole_tile",
         "tma_swizzle",
-        HEADER,
+        STORES,
         BOUNDS,
-        BOUNDS.replace("col >= args.n", "col >= args.n / BLOCK_N * BLOCK_N"),
+        BOUNDS.replace("< args.n", "< args.n / BLOCK_N * BLOCK_N"),
         UNWRITTEN,
         RAGGED,
     ),
-    Wrong("zeros", "tma_swizzle", HEADER, "finish(args, first, col), second", "0.f, second", "max_error"),
-    Wrong("nan", "tma_swizzle", HEADER, "finish(args, first, col), second", "0.f / 0.f, second", "finite"),
+    Wrong("zeros", "tma_swizzle", STORES, "finish(args, sums[i], at)", "0.f", "max_error"),
+    Wrong("nan", "tma_swizzle", STORES, "finish(args, sums[i], at)", "0.f / 0.f", "finite"),
+    Wrong("pairs_not_exchanged", "tma_swizzle", STORES, "        transpose_in_quad(pairs);\n", "", "max_error"),
     Wrong(
         "bias_of_the_row",
         "tma_swizzle",
-        HEADER,
-        "first = finish(args, first, col)",
-        "first = finish(args, first, row)",
+        STORES,
+        "finish(args, sums[i], at)",
+        "finish(args, sums[i], row)",
         "max_error",
         "m128-n256-k64-fp16-bias",
     ),
     Wrong(
         "fp32_by_way_of_16_bits",
         "tma_swizzle",
-        HEADER,
-        "st_global(c, make_float2(first, second));",
-        "st_global(c, make_float2(cvt_f32(cvt_rn<Element>(first)), second));",
+        STORES,
+        "make_float2(finished(first + i * 4),",
+        "make_float2(cvt_f32(cvt_rn<Element>(finished(first + i * 4))),",
         "max_error",
         "m128-n256-k64-fp16-fp32",
     ),
@@ -265,6 +263,33 @@ WRONG = (
         "(column ^ row % 8) * 16, pairs",
         "column * 16, pairs",
         "max_error",
+    ),
+    Wrong(
+        "sums_of_the_tile_before_added",
+        "trailing_store",
+        "hopper/trailing_store.cu",
+        "j > 0 || k > 0",
+        "1",
+        "max_error",
+        THREE_TILES,
+    ),
+    Wrong(
+        "stored_where_the_next_tile_lies",
+        "trailing_store",
+        "hopper/trailing_store.cu",
+        "(args, number - blocks)",
+        "(args, number)",
+        "output_written_twice",
+        THREE_TILES,
+    ),
+    Wrong(
+        "last_tile_of_a_block_not_stored",
+        "trailing_store",
+        "hopper/trailing_store.cu",
+        "!TRAILS || number + blocks >= tiles",
+        "!TRAILS || number >= tiles",
+        UNWRITTEN,
+        THREE_TILES,
     ),
     Wrong(
         "buffer_of_the_partner_not_awaited",

@@ -26,7 +26,7 @@ TWINS = {
 
 NAMES = {**RUNGS, 10: "tile_192", 11: "pingpong_store"}
 """Those of all languages."""
-LIKE = {"staggered": "square_waves", "pingpong_store": "pingpong"}
+LIKE = {"pingpong_store": "pingpong"}
 """Rungs that take the tiles of schedules that are no rung."""
 
 

@@ -42,10 +42,7 @@ _SCHEDULED = {
             6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 32x128-s10-w8 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
             7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
             8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
-            9: "128x256-s4-w8-blocks128-group_m16-lag0 128x256-s4-w8-group_m16-lag1 128x256-s4-w8-group_m16-lag2 "
-            "128x256-s4-w8-blocks128-group_m16-lag1 128x256-s4-w8-blocks128-group_m16-lag2 "
-            "128x192-s5-w8-group_m16-lag2 128x128-s6-w8-group_m16-lag3 128x256-s3-w8-group_m16-lag1 "
-            "128x256-s3-w8-blocks128-group_m16-lag0",
+            9: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8",
         },
         "triton": {
             1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 128x128-s6-w4 128x128-s5-w4 64x256-s4-w4 "
@@ -186,6 +183,15 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
+        "trailing_store",
+        "hopper",
+        "C of a tile is packed to 16 bits and stored under the products of the next one",
+        builds_on=("square_waves",),
+        mma="wgmma",
+        limits=STAGED,
+        general=True,
+    ),
+    Technique(
         "cluster_multicast",
         "hopper",
         "two blocks of a cluster share B: each loads half, which multicast delivers to both",
@@ -211,9 +217,9 @@ TECHNIQUES = LADDER.rungs(
         "split_k",
         "hopper",
         "blocks of a cluster share a tile of C: each has a part of k, and they add up in shared memory",
-        builds_on=("producer_consumer",),
+        builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
-        also=("tile",),
+        also=("stages",),
         mma="wgmma",
         tile={0: Tile(128, 256, 4, 8)},
         grid={"triton": (*Tile.grid((64, 128), (128,), (4, 5, 6), (4,)), *Tile.grid((128,), (256,), (3, 4), (8,)))},
