@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from functools import cache
 
@@ -45,9 +46,10 @@ def test_the_costs_are_those_that_were_recorded() -> None:
 
 
 def test_the_choice_is_the_best_of_the_tried_or_nearly() -> None:
-    """Within 2% of the fastest of up to eight tiles in 95% of the problems, within 4% in all."""
+    """Within 2% of the fastest of up to eight tiles in 95% of the problems, within 4% in all. `tune` leaves out a tile
+    that is far behind."""
     losses = sorted(
-        times[waves.fastest(problem, MULTIPROCESSORS)] / min(times.values()) - 1
+        times.get(waves.fastest(problem, MULTIPROCESSORS), math.inf) / min(times.values()) - 1
         for (_, problem), times in recorded().items()
     )
     assert len(losses) >= 54
