@@ -1,4 +1,4 @@
-// Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts. Builds on square_waves;
+// Groups: one launch multiplies the rows of each by a B of its own, as in a layer of experts. Builds on trailing_store;
 // changes which tile a block takes, and where a store ends. Supports any m in a group, 0 too, and any n and k that are
 // multiples of 8.
 //
@@ -6,7 +6,7 @@
 // tiles group by group, and walk on from the group of their last tile. The last tile of a group has rows of the next
 // one: what is loaded of them is multiplied and dropped, and the map of C cuts them off, so that TMA stores every box;
 // a warp without a row of its group stages nothing. B has the group for a third coordinate, so that the last columns
-// reach no other expert. Fences and waits are those of square_waves.
+// reach no other expert. Fences and waits are those of trailing_store.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -17,6 +17,7 @@
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <gemm/groups.cuh>
+#include <gemm/trailing.cuh>
 #include <gemm/warpgroup_tiles.cuh>
 
 namespace {
@@ -26,7 +27,9 @@ constexpr int THREADS = WARPS * WARP_SIZE + WARPGROUP;  // plus the producer war
 constexpr int PRODUCER_REGISTERS = WARPS == 4 ? 56 : 24, CONSUMER_REGISTERS = WARPS == 4 ? 256 : 240;
 static_assert(WARPS == 4 || WARPS == 8);
 static_assert(STAGES >= 2, "the next tile is loaded while this one is multiplied");
-constexpr int GROUP_ROWS = 2048;  // of C
+constexpr int GROUP_ROWS = 2048;                                         // of C
+constexpr int PARTS_N = BLOCK_N / C_COLUMNS, PARTS = M_TILES * PARTS_N;  // of a warp's C: each fills a buffer
+constexpr bool TRAILS = sizeof(Output) == 2;
 
 struct SharedMemory {
   static constexpr int a = 0;
@@ -80,52 +83,78 @@ KERNEL(THREADS, 1) grouped(GRID_CONSTANT const GroupedParams params) {
 
   Ring ring;
   int buffer = 0;
-  GroupedTile<GROUP_ROWS> at;
-  for (int number = ctaid_x(); at.find(params, number); number += blocks) {
-    float c_regs[M_TILES][BLOCK_N / 2] = {};
-    for (int j = 0; j < k_tiles; ++j, ring.advance()) {
-      wait(full + ring.stage * 8, ring.phase);
-
-      // C += A B^T
-      const uint64_t a_operand = operand(a_smem + ring.stage * A_BYTES, group_row);
-      const uint64_t b_operand = operand(b_smem + ring.stage * B_BYTES);
+  float c_regs[M_TILES][BLOCK_N / 2];
+  uint32_t c_packed[M_TILES][BLOCK_N / 4];  // of the tile before
+  auto multiply = [&](int j) {              // C += A B^T, and C = A B^T in the first step
+    wait(full + ring.stage * 8, ring.phase);
+    const uint64_t a_operand = operand(a_smem + ring.stage * A_BYTES, group_row);
+    const uint64_t b_operand = operand(b_smem + ring.stage * B_BYTES);
 #pragma unroll
-      for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
-      wgmma_fence();
+    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+    wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < BLOCK_K; k += MMA_K)
+    for (int k = 0; k < BLOCK_K; k += MMA_K)
 #pragma unroll
-        for (int m = 0; m < M_TILES; ++m)
-          wgmma_mma_async_ss<Element, BLOCK_N>(c_regs[m],
-                                               a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
-                                               b_operand + operand_columns(k), 1);
-      wgmma_commit_group();
-      wgmma_wait_group<0>();
+      for (int m = 0; m < M_TILES; ++m)
+        wgmma_mma_async_ss<Element, BLOCK_N>(c_regs[m],
+                                             a_operand + operand_columns(k) + operand_rows(m * WARPGROUP_ROWS),
+                                             b_operand + operand_columns(k), j > 0 || k > 0);
+    wgmma_commit_group();
+  };
+  auto finish_step = [&] {
+    wgmma_wait_group<0>();
 #pragma unroll
-      for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
-      if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+    for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
+    if (lane == 0) mbarrier_arrive(empty + ring.stage * 8);
+    ring.advance();
+  };
+  using At = GroupedTile<GROUP_ROWS>;
+  auto store = [&](const At& at, int part) {  // a buffer of C
+    const int m = part / PARTS_N, n = part % PARTS_N * C_COLUMNS;
+    const int row = at.tile.row + warp_row + m * WARPGROUP_ROWS, kept = at.end - row;
+    if (kept <= 0) return;
+    const uint32_t staged = c_smem + buffer * C_BYTES;
+    if (lane == 0) cp_async_bulk_wait_group_read<C_BUFFERS - 1>();
+    bar_warp_sync();  // the buffer may be written
+    if constexpr (TRAILS)
+      stage_packed(staged, c_packed[m], n);
+    else
+      stage_c(staged, args, c_regs[m], n, at.tile.col);
+    fence_proxy_async_shared();
+    bar_warp_sync();  // the buffer is complete
+    if (lane == 0) {
+      store_box(params.staged.c, at.tile.col + n, row, kept, staged);
+      cp_async_bulk_commit_group();
     }
+    buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+  };
+  At at, before;
+  bool follows = false;  // a tile before this one
+  for (int number = ctaid_x(); at.find(params, number); number += blocks) {
+    int j = 0;
+    if (TRAILS && follows) {
+      if (k_tiles < PARTS) {
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) store(before, part);
+      } else {
+#pragma unroll
+        for (; j < PARTS; ++j) multiply(j), store(before, j), finish_step();
+      }
+    }
+    for (; j < k_tiles; ++j) multiply(j), finish_step();
 
     // epilogue
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-      const int row = at.tile.row + warp_row + m * WARPGROUP_ROWS, kept = at.end - row;
-      if (kept <= 0) continue;
+    for (int m = 0; TRAILS && m < M_TILES; ++m) pack(c_packed[m], args, c_regs[m], at.tile.col);
+    before = at, follows = TRAILS;
+    if (!TRAILS) {
 #pragma unroll
-      for (int n = 0; n < BLOCK_N; n += C_COLUMNS) {
-        const uint32_t staged = c_smem + buffer * C_BYTES;
-        if (lane == 0) cp_async_bulk_wait_group_read<C_BUFFERS - 1>();
-        bar_warp_sync();  // the buffer may be written
-        stage_c(staged, args, c_regs[m], n, at.tile.col);
-        fence_proxy_async_shared();
-        bar_warp_sync();  // the buffer is complete
-        if (lane == 0) {
-          store_box(params.staged.c, at.tile.col + n, row, kept, staged);
-          cp_async_bulk_commit_group();
-        }
-        buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
-      }
+      for (int part = 0; part < PARTS; ++part) store(at, part);
     }
+  }
+  if (follows) {
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) store(before, part);
   }
   if (lane == 0) cp_async_bulk_wait_group_read<0>();  // shared memory outlives its stores
 }
