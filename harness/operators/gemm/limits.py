@@ -143,26 +143,6 @@ def _tiles_in_gluon(limits: tuple[Limit, ...]) -> Limit:
     return next(one for one in limits if one.backend == "gluon" and one.applies is WARPGROUP_TILES.applies)
 
 
-def _three_warpgroups_may(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
-    """The limits of a rung whose Gluon kernel takes three warpgroups too: they have 64 rows each, and its tensors have
-    the rows of one."""
-    of_gluon = _tiles_in_gluon(limits)
-    three = Limit(
-        "gluon",
-        f"{of_gluon.reason}; or three have 64 rows each: warps 12, block_m 192 and block_n 64 or 128",
-        lambda problem, tile: (
-            (tile.block_m, tile.block_n) not in ((192, 64), (192, 128))
-            if tile.warps == 12
-            else of_gluon.applies(problem, tile)
-            or any(size & size - 1 for size in (tile.block_m, tile.block_n, block_k(tile)))
-        ),
-    )
-    replaced = {POWER_OF_TWO: replace(POWER_OF_TWO, backend="core_triton"), of_gluon: three}
-    return tuple(replaced.get(limit, limit) for limit in limits)
-
-
-WAVES = _three_warpgroups_may(STAGED)
-"""Of square_waves."""
 TWO_TENSORS = tuple(
     {
         POWER_OF_TWO: Limit(
@@ -198,7 +178,7 @@ STORED_BY_TURNS = (
 """Of pingpong_store."""
 SCHEDULES = {
     0: STAGED,
-    1: WAVES,
+    1: STAGED,
     2: STAGED,
     3: STAGED,
     4: STAGED,

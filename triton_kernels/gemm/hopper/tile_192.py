@@ -4,6 +4,8 @@ Builds on square_waves; changes the tile. General: any m, and any n and k that a
 
 Tensors have powers of two for sizes. So a tile has the sums of its first 128 or 256 columns and those of the other 64
 in two tensors, and a step has two products with one A. Loads, stores and the order of tiles are those of square_waves.
+The loop over tiles is not flattened: ptxas would make every product wait for the one before, because the flattened
+loop moves sums of one tensor while products of the other run.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def tile_192(
     FIRST: tl.constexpr = b_desc.block_shape[0]
     REST: tl.constexpr = rest_desc.block_shape[0]
     tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
-    for number in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+    for number in range(tl.program_id(0), tiles, tl.num_programs(0)):
         row, col = grouped_tile(number, m, n, BLOCK_M, BLOCK_N, GROUP_ROWS // BLOCK_M)
         sums = tl.zeros((BLOCK_M, FIRST), tl.float32)
         rest = tl.zeros((BLOCK_M, REST), tl.float32)

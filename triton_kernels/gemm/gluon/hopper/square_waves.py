@@ -2,9 +2,6 @@
 
 Builds on tma_store_epilogue; changes the height of the groups in which tiles are taken: 2048 rows of C, whatever the
 tile. Fences and waits are those of tma_store_epilogue. General: any m, and any n and k that are multiples of 8.
-
-Tensors have powers of two for sizes, but those of a role have the rows of its warpgroup alone: three warpgroups make a
-tile of 192 rows.
 """
 
 from triton.experimental import gluon
@@ -91,10 +88,10 @@ def square_waves(
     work = (a_smem, b_smem, full, empty, c_desc, bias_ptr, m, n, k_tiles)
     loads = (a_desc, b_desc, a_smem, b_smem, full, empty, m, n, k_tiles)
     first_c = tiles.buffers(c_desc, C_BUFFERS)
-    # The registers of the launch, at most 65536, move from the producer to one, two or three consumer warpgroups.
+    # The registers of the launch, at most 65536, move from the producer to one or two consumer warpgroups.
     if GROUPS == 1:
         gl.warp_specialize([(_consume, (work, first_c, GROUPS, 0, EPILOGUE)), (_produce, (loads, GROUPS))], [1], [24])
-    elif GROUPS == 2:
+    else:
         second_c = tiles.buffers(c_desc, C_BUFFERS)
         gl.warp_specialize(
             [
@@ -104,19 +101,6 @@ def square_waves(
             ],
             [4, 1],
             [240, 24],
-        )
-    else:
-        second_c = tiles.buffers(c_desc, C_BUFFERS)
-        third_c = tiles.buffers(c_desc, C_BUFFERS)
-        gl.warp_specialize(
-            [
-                (_consume, (work, first_c, GROUPS, 0, EPILOGUE)),
-                (_consume, (work, second_c, GROUPS, 1, EPILOGUE)),
-                (_consume, (work, third_c, GROUPS, 2, EPILOGUE)),
-                (_produce, (loads, GROUPS)),
-            ],
-            [4, 4, 1],
-            [160, 160, 24],
         )
 
 
