@@ -1,7 +1,8 @@
 """How fast are the flagship and the libraries under load, where the power limit lowers the clock?
 
 The long sequences of hopper_grid, with each kernel launched without pause until its time is stable: TFLOPS, clock and
-watts of a GPU under load.
+watts of a GPU under load. Each takes seconds alone, so that only the flagship's best tile runs and each problem is one
+group.
 """
 
 import sys
@@ -17,10 +18,12 @@ EXPERIMENT = Experiment(
     name="hopper_sustained",
     problems=Problem.comparison_grid((8192, 16_384)),
     techniques=("flagship",),
-    backends=("cuda", "triton"),
+    backends=("cuda",),
     peers=("sdpa_cudnn", "fa3", "fa4"),
-    tiles=("reference", "best"),
+    tiles=("chosen",),
     modes=("sustained",),
+    distributions=("normal",),
+    one_group=True,
 )
 
 if __name__ == "__main__":
