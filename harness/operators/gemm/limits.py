@@ -176,6 +176,19 @@ STORED_BY_TURNS = (
     ),
 )
 """Of pingpong_store."""
+TWO_BY_TURNS = (
+    ONE_PRODUCT,
+    Limit(
+        "gluon",
+        "two warpgroups have a tile each, whose columns are in two tensors: warps must be 8, block_m 128, block_n 192, "
+        "block_k 64, and stages 2 or more",
+        lambda problem, tile: (
+            (tile.warps, tile.block_m, tile.block_n, block_k(tile)) != (8, 128, 192, 64) or tile.stages < 2
+        ),
+    ),
+    STORED_BY_TURNS[-1],
+)
+"""Of pingpong_192."""
 SCHEDULES = {
     0: STAGED,
     1: STAGED,
@@ -189,11 +202,16 @@ SCHEDULES = {
     9: STAGED,
     10: TWO_TENSORS,
     11: STORED_BY_TURNS,
+    12: TWO_BY_TURNS,
 }
 """The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
-kernels of the ladder (cuda_kernels/gemm/schedules.cuh), and pingpong_store (triton_kernels/gemm/gluon_pingpong.py).
-What each takes."""
-SCHEDULES_IN = {"cuda": tuple(range(10)), "core_triton": (0, 1, 2, 4, 5, 6, 10), "gluon": (0, 1, 2, 4, 5, 6, 7, 10, 11)}
+kernels of the ladder (cuda_kernels/gemm/schedules.cuh), and pingpong_store and pingpong_192 (triton_kernels/gemm/
+gluon_pingpong.py, gluon_pingpong_192.py). What each takes."""
+SCHEDULES_IN = {
+    "cuda": tuple(range(10)),
+    "core_triton": (0, 1, 2, 4, 5, 6, 10),
+    "gluon": (0, 1, 2, 4, 5, 6, 7, 10, 11, 12),
+}
 """Those that a language has."""
 
 

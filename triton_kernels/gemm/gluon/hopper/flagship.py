@@ -21,9 +21,20 @@ from triton_kernels.gemm.gluon.hopper.stream_k import twin as stream_k
 from triton_kernels.gemm.gluon.hopper.tile_192 import twin as tile_192
 from triton_kernels.gemm.gluon.hopper.tma_store_epilogue import twin as eights
 from triton_kernels.gemm.gluon_pingpong import twin as pingpong_store
+from triton_kernels.gemm.gluon_pingpong_192 import twin as pingpong_192
 from triton_kernels.gemm.specialization import BLOCK_K, MULTIPROCESSORS, Choice, Twin, few_rows, splits, step, tiles
 
-SCHEDULES = {1: whole, 2: eights, 4: stream_k, 5: split_k, 6: small_m, 7: pingpong, 10: tile_192, 11: pingpong_store}
+SCHEDULES = {
+    1: whole,
+    2: eights,
+    4: stream_k,
+    5: split_k,
+    6: small_m,
+    7: pingpong,
+    10: tile_192,
+    11: pingpong_store,
+    12: pingpong_192,
+}
 """The kernels that a tile may name by its option `schedule`."""
 STORE, DRAIN, HAND_ON = 6, 13, 24
 """Clocks for 128 elements of a tile: to write C, to begin and to end a program, to hand on one part of its sums."""

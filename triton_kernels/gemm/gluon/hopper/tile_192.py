@@ -7,12 +7,6 @@ Tensors have powers of two for sizes. So a warpgroup has the sums of its first 1
 64 in two tensors, and a step has two products with one A.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
-from typing import Any
-
-import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -22,11 +16,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels.attention import gluon_warpgroups as wg
 from triton_kernels.gemm import gluon_tiles as tiles
-from triton_kernels.gemm.specialization import block_k, describe, persistent_tiles
+from triton_kernels.gemm import gluon_two_tensors as two_tensors
+from triton_kernels.gemm.specialization import persistent_tiles
 
 GROUP_ROWS = gl.constexpr(2048)
 
@@ -125,22 +119,4 @@ def tile_192(
         )
 
 
-@dataclass(frozen=True)
-class _Twin(tiles.Twin):
-    """A twin with two boxes of B: of as many columns as the largest power of two, and of the other ones."""
-
-    def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
-        first, step = 1 << (tile.block_n.bit_length() - 1), block_k(tile)
-        found = super().arguments(tensors, epilogue, replace(tile, block_n=first))
-        rest = describe(tensors["b"], tile.block_n - first, step)
-        layout = found["b_desc"].layout
-        found["rest_desc"] = TensorDescriptor(rest.base, rest.shape, rest.strides, rest.block_shape, layout)
-        left = tiles.SHARED_MEMORY_BYTES - 1024 - 2 * tile.stages * (tile.block_m + tile.block_n) * step
-        found["C_BUFFERS"] = 2 if left >= 2 * tile.block_m * tiles.ROW_BYTES else 1
-        return found
-
-    def offered(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
-        return {**super().offered(tensors, epilogue, tile), "rest_desc": None}
-
-
-twin = _Twin(tile_192, tiles.options, grid=persistent_tiles)
+twin = two_tensors.Twin(tile_192, tiles.options, grid=persistent_tiles)
