@@ -2,9 +2,9 @@
 
 Builds on the kernels of SCHEDULES; it has no kernel of its own. General: any m, and any n and k that are multiples of
 8. Where the tile names none, few rows go to small_m; otherwise the cost of a launch is that of its longest program:
-whole tiles by square_waves, whose loop is flattened; shared ones by stream_k and split_k, which fill multiprocessors
-that whole tiles leave idle, and pay for the end of each tile, where the ring of A and B is drained, and for handing
-sums on.
+whole tiles by square_waves, whose loop is flattened; tiles of 192 or 320 columns, and shared ones by stream_k and
+split_k, which fill multiprocessors that the last wave leaves idle, and pay for the end of each tile, where the ring of
+A and B is drained, and for handing sums on.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def _cost(twin: Twin, a: torch.Tensor, b: torch.Tensor, tile: Any) -> float:
         streamed, sharers = shared_steps(a, b, tile, most)
         of_shares = streamed * steps / sharers * step(tile, "anew") + 4 * end + 3 * HAND_ON * area
         return of_shares + triton.cdiv(number - streamed, sharers) * (steps * step(tile, "anew") + end)
+    if twin is tile_192:
+        return triton.cdiv(number, most) * (steps * step(tile, "anew") + end)
     return triton.cdiv(number, most) * (steps * step(tile, "flattened") + STORE * area) + DRAIN * area
 
 
@@ -69,6 +71,8 @@ def _best(m: int, n: int, k: int, tile: Any) -> tuple[Twin, Any]:
     found = [
         (whole, wide),
         (whole, square),
+        (tile_192, replace(wide, block_n=192, stages=5)),
+        (tile_192, replace(wide, block_n=320, stages=3)),
         (split_k, wide),
         (split_k, square),
         (split_k, low),

@@ -64,6 +64,8 @@ def _best(m: int, n: int, k: int, tile: Any) -> tuple[Twin, Any]:
         (whole, wide),
         (whole, square),
         (whole, low),
+        (tile_192, replace(wide, block_n=192, stages=5)),
+        (tile_192, replace(wide, block_n=320, stages=3)),
         (split_k, wide),
         (split_k, square),
     ]
