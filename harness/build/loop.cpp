@@ -18,6 +18,8 @@ int cuEventRecord(Handle event, Handle stream);
 int cuEventQuery(Handle event);
 int cuEventElapsedTime(float* ms, Handle begin, Handle end);
 int cuStreamSynchronize(Handle stream);
+int cuMemHostAlloc(char** memory, size_t bytes, unsigned flags);
+int cuMemFreeHost(char* memory);
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Handle stream);
 int cuModuleLoadData(Handle* module, const void* text);
 int cuModuleGetFunction(Handle* function, Handle module, const char* name);
@@ -78,6 +80,8 @@ std::vector<Handle> events;
 size_t recorded;                         // of `events`, in this batch: one before the first call, and two of each call
 uint64_t words, end;                     // memory that is flushed
 std::vector<uint64_t> sizes, addresses;  // of the inputs
+char* kept;                              // outputs that the verifier keeps, where no line of Python can write
+uint64_t filled;                         // bytes of it
 
 void must(int code) {
   if (!error) error = code;
@@ -87,6 +91,8 @@ void record() {
   if (recorded == events.size()) must(cuEventCreate(&events.emplace_back(), 0));
   must(cuEventRecord(events[recorded++], stream));
 }
+
+void tell(const void* told, ssize_t bytes) { must(write(channel, told, bytes) == bytes ? 0 : -1); }
 
 void copy(uint64_t to, uint64_t from, uint64_t bytes) {
   if (bytes) must(cuMemcpyAsync(to, from, bytes, stream));
@@ -103,11 +109,14 @@ EXPORT void loop_open(uint64_t socket, Handle of_calls) {
 }
 
 // `table` of `count` numbers: bytes of each input, then where the first one's base lies twice, one behind the other,
-// and its copies, then those of the second one, ...
-EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table) {
+// and its copies, then those of the second one, ... Outputs that are kept have `room` bytes.
+EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table,
+                        uint64_t room) {
   words = flushed, end = flushed + bytes;
   sizes.assign(table, table + inputs);
   addresses.assign(table + inputs, table + count);
+  if (kept) must(cuMemFreeHost(kept));
+  must(cuMemHostAlloc(&kept, room, 0));
 }
 
 // Begins a call and returns the copy of the inputs that it gets. Its values are made only now: the base, rolled by
@@ -115,6 +124,7 @@ EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint6
 // starts, with no line of Python in between. `sums` has a zero for each call of the batch.
 EXPORT int loop_begin(uint64_t sums) {
   if (!recorded) record();
+  must(recorded % 2 ? 0 : -1);  // the call before has ended
   must(read(channel, &draw, sizeof draw) == sizeof draw ? 0 : -1);
   for (uint64_t n = 0; n < sizes.size(); ++n) {
     const uint64_t* const input = &addresses[n * addresses.size() / sizes.size()];
@@ -128,20 +138,26 @@ EXPORT int loop_begin(uint64_t sums) {
   return draw.copy;
 }
 
-// Ends it. `written`: address and bytes of each output; what the verifier keeps goes to `kept`, `room` bytes apart.
-EXPORT void loop_end(uint64_t outputs, const uint64_t* written, uint64_t kept, uint64_t room) {
+// Ends it. `written`: address and bytes of each output.
+EXPORT void loop_end(uint64_t outputs, const uint64_t* written) {
+  must(recorded % 2 ? -1 : 0);
   record();
-  for (uint64_t n = 0; draw.kept && n < outputs; ++n) copy(kept + n * room, written[2 * n], written[2 * n + 1]);
+  for (uint64_t n = 0; draw.kept && n < outputs; ++n) {
+    copy(reinterpret_cast<uint64_t>(kept + filled), written[2 * n], written[2 * n + 1]);
+    filled += (written[2 * n + 1] + 15) / 16 * 16;
+  }
 }
 
-// Waits for the batch and sends the milliseconds between all events, then whether all calls were queued before the
-// first one began. Returns the first error since the last batch, of CUDA's or -1, or 0.
+// Waits for the batch and sends the milliseconds between all events, whether all calls were queued before the first one
+// began, and the outputs that are kept. Returns the first error since the last batch, of CUDA's or -1, or 0.
 EXPORT int loop_finish() {
   std::vector<float> told(std::exchange(recorded, 0));
   told.back() = cuEventQuery(events[0]) != 0;  // what the first one waits for is not over yet
   must(cuStreamSynchronize(stream));
   for (size_t i = 1; i < told.size(); ++i) must(cuEventElapsedTime(&told[i - 1], events[i - 1], events[i]));
-  const ssize_t bytes = told.size() * sizeof told[0];
-  must(write(channel, told.data(), bytes) == bytes ? 0 : -1);
+  if (error) return std::exchange(error, 0);
+  tell(told.data(), told.size() * sizeof told[0]);
+  tell(&filled, sizeof filled);
+  tell(kept, std::exchange(filled, 0));
   return std::exchange(error, 0);
 }

@@ -1,8 +1,5 @@
-"""The process that imports a user's kernel. It gets inputs through shared memory, launches, and answers with bytes and
-times; harness.measure.verifier holds the other end.
-
-It knows no seed and no exact result, and imports nothing that compares: a kernel that searches its process finds none
-of it. Knows no operator.
+"""The process that imports a user's kernel, for harness.measure.verifier. It knows no seed, no operator and no exact
+result, and imports nothing that compares: a kernel that searches its process finds none of it.
 """
 
 from __future__ import annotations
@@ -70,22 +67,20 @@ class Kernels(process.Process):
 
     def prepare(self, cases: Mapping[str, Any], copies: int, words: int, room: int, scalars: Any) -> None:
         """Binds every case (label -> case, all of one problem) to copies of the inputs, which lie at the beginning of
-        shared memory, and launches it twice. `words` are flushed. Outputs that the verifier keeps go behind the inputs,
-        `room` bytes apart."""
+        shared memory, and launches it twice. `words` are flushed. An output has at most `room` bytes."""
         problem = next(iter(cases.values())).problem
         operator = operators.of(problem)
         specs, self._names = operator.input_specs(problem), [*operator.output_specs(problem)]
         inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
         self._dense = [[arena.dense for arena in copy.values()] for copy in inputs]
         sizes = [dense.numel() for dense in self._dense[0]]
-        memory = self._memory(sum(sizes) + room * len(self._names))
-        self._bases = [part.to(self._device).repeat(2) for part in memory[: sum(sizes)].split(sizes)]
+        self._bases = [part.to(self._device).repeat(2) for part in self._memory(sum(sizes)).split(sizes)]
         self._roll_last(0)
         places = [one.data_ptr() for of_input in zip(self._bases, *self._dense, strict=True) for one in of_input]
         table = torch.tensor(sizes + places)
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
-        self._native("memory", self._words.data_ptr(), self._words.nbytes, len(specs), table.numel(), table.data_ptr())
-        self._kept, self._room = memory.data_ptr() + sum(sizes), room
+        flushed, self._room = (self._words.data_ptr(), self._words.nbytes), room
+        self._native("memory", *flushed, len(specs), len(table), table.data_ptr(), room * len(self._names))
         tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls = self._bound(cases, tensors, scalars)
         self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
@@ -108,7 +103,7 @@ class Kernels(process.Process):
             outputs = [found.get(name) for name in self._names]
             whole = (each for one in zip(self._names, outputs, strict=True) for each in _whole(*one, self._room))
             written = (ctypes.c_uint64 * (2 * len(outputs)))(*whole)
-            self._native("end", len(outputs), written, self._kept, self._room)
+            self._native("end", len(outputs), written)
             strides.append([None if out is None else list(out.stride()) for out in outputs])
         if error := self._native("finish"):
             raise RuntimeError(f"timing loop: CUDA error {error}")

@@ -1,18 +1,18 @@
-"""What judges a user's kernel, in a process that never imports it: this one makes the inputs, knows the exact result,
-compares, and holds the clock that the reported times must agree with.
-
-The kernel runs in a process of its own, harness.measure.isolated. What comes back from there is bytes of tensors and
-times, never a verdict. Knows no operator.
+"""What judges a user's kernel: makes the inputs, knows the exact result, compares, and holds the clock that reported
+times must agree with. It never imports the kernel, which runs in harness.measure.isolated: bytes of tensors and times
+come back from there, never a verdict. Knows no operator.
 """
 
 from __future__ import annotations
 
 import random
-import socket
+import select
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from harness import operators
 from harness.catalog.sources import ROOT
 from harness.measure import arenas, gate, timing
-from harness.measure.worker import Isolation
+from harness.measure.worker import Failed, Isolation
 from harness.operators.protocol import Problem, Verdict
 
 LOOP = ROOT / "harness" / "build" / "loop.cpp"
@@ -31,14 +31,12 @@ KEPT = 3
 """Outputs of timed calls that are compared with the exact result, of each kernel."""
 CPU_CACHE = 2**17
 """Bytes that stand for the L2 cache on a CPU, where only tests time."""
-CLOCK_TRIES = 3
-CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 1.25, 2.5e-4, 1e-5
+CLOCK_TRIES, CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 3, 1.25, 2.5e-4, 1e-5
 """The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call."""
 SLACK = 2
 """An output that a kernel returns may reach over so many times the memory of the largest contiguous one."""
 Failure = tuple[str, str, str]
 """Status, check and reason of a row."""
-FLUSHED = "the checksum of the L2 flush is not the one that its key gives: the flush did not run as it should"
 FACTOR = 0x9E3779B1 - 2**32
 """Of loop.cpp's flush, as a signed word."""
 chance = random.SystemRandom()
@@ -64,49 +62,70 @@ class Stopwatch(timing.CudaStopwatch):
         self._seen = dict.fromkeys(cases, 0)
         self.kept: dict[str, dict[int, tuple[int, dict[str, torch.Tensor]]]] = {label: {} for label in cases}
         """Of timed calls: by how much their inputs were rolled, and their outputs."""
+        self._reader = ThreadPoolExecutor(1)
         self._room = SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
-        dense = [arena.dense for arena in self._inputs.arenas.values()]
-        isolation.memory[: self._size].copy_(torch.cat(dense))
-        scalars = dict(self._sample.scalars)
-        isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, scalars)
+        memory, dense = isolation.memory, [arena.dense for arena in self._inputs.arenas.values()]
+        torch.frombuffer(memory, dtype=torch.uint8)[: self._size].copy_(torch.cat(dense))
+        isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, dict(self._sample.scalars))
 
     def behind_spin(self, batch: Sequence[tuple[str, Any]], notify: timing.Notify) -> tuple[list[float], bool]:
         told, ahead = self._batch([label.removesuffix(" again") for label, _ in batch])
         return told[1::2], ahead
 
     def _batch(self, labels: Sequence[str]) -> tuple[list[float], bool]:
-        """One batch: for each call the milliseconds since the one before, and its own; whether all were queued
-        ahead."""
+        """For each call the milliseconds since the one before, and its own; whether all were queued ahead."""
         ours = [number for number, label in enumerate(labels) if label in self._seen]
         kept = min(ours, key=lambda one: (self._seen[labels[one]], chance.random()), default=None)
+        if kept is not None:
+            seen = self._seen[labels[kept]]
+            self._seen[labels[kept]] += 1
+            slot = seen if seen < KEPT else chance.randrange(seen + 1)
+            kept = kept if slot < KEPT else None  # each call has the same chance to stay
         keys, shifts = ([chance.getrandbits(31) for _ in labels] for _ in "ks")
         draws = b""
         for number, (key, shift) in enumerate(zip(keys, shifts, strict=True)):
             draws += struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept)
         self.isolation.channel.sendall(draws)
-        strides, sums = self.isolation.call("batch", labels, self._spin)
+        done = Event()
+        received = self._reader.submit(self._receive, done)  # the process waits until it is read
+        try:
+            strides, sums = self.isolation.call("batch", labels, self._spin)
+        except BaseException:
+            self.isolation.kill()  # draws are left in the channel
+            raise
+        finally:
+            done.set()
+        head, found = struct.Struct(f"={2 * len(labels) + 1}fQ"), received.result()
+        *told, ahead, count = head.unpack_from(found.ljust(head.size, b"\0"))
+        if len(found) != head.size + count:
+            reason = f"the process sent {len(found)} bytes for {len(labels)} calls, expected {head.size + count}"
+            self.isolation.kill()
+            raise Failed({"status": "implausible", "check": "forged_answer", "reason": reason}, None, "launch")
         self._flushes += zip(keys, sums, strict=True)
-        found = self.isolation.channel.recv(8 * len(labels) + 5, socket.MSG_DONTWAIT)
-        if len(found) != 8 * len(labels) + 4:
-            raise ValueError(f"timing loop: got {len(found)} bytes of times for {len(labels)} calls")
-        *told, ahead = struct.unpack(f"={2 * len(labels) + 1}f", found)
         if kept is not None:
-            seen = self._seen[labels[kept]]
-            slot = seen if seen < KEPT else chance.randrange(seen + 1)  # each call has the same chance to stay
-            if slot < KEPT:
-                self.kept[labels[kept]][slot] = shifts[kept], self._read(strides[kept])
-            self._seen[labels[kept]] += 1
+            self.kept[labels[kept]][slot] = shifts[kept], self._outputs(strides[kept], found[head.size :])
         return told, bool(ahead)
 
-    def _read(self, strides: Sequence[Sequence[int] | None]) -> dict[str, torch.Tensor]:
-        """The outputs in shared memory. Raises RuntimeError for strides that reach beyond their places."""
-        found = {}
-        for number, (steps, (name, spec)) in enumerate(zip(strides, self._specs.items(), strict=True)):
+    def _receive(self, done: Event) -> bytearray:
+        """All that the process sends until it is done."""
+        channel, found = self.isolation.channel, bytearray()
+        while (ready := select.select([channel], [], [], 1e-3)[0]) or not done.is_set():
+            if ready and not (part := channel.recv(2**20)):
+                break  # it has hung up
+            found += part if ready else b""
+        return found
+
+    def _outputs(self, strides: Sequence[Sequence[int] | None], received: bytearray) -> dict[str, torch.Tensor]:
+        """The outputs among what was received. Raises RuntimeError, ValueError for strides that reach beyond it."""
+        found, begin = {}, 0
+        for steps, (name, spec) in zip(strides, self._specs.items(), strict=True):
             if steps is not None:
-                room = self.isolation.memory[self._size + number * self._room :][: self._room].clone()
-                out = room.view(arenas.DTYPES[spec.dtype]).as_strided(spec.shape, [int(step) for step in steps])
+                values = torch.frombuffer(received, dtype=arenas.DTYPES[spec.dtype], offset=begin)
+                out = values.as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
                     found[name] = out
+                reach = 1 + sum((size - 1) * step for size, step in zip(out.shape, out.stride(), strict=True))
+                begin += -(-reach * out.element_size() // 16) * 16
         return found
 
     def failures(self, milliseconds: Mapping[str, float]) -> dict[str, Failure]:
@@ -116,7 +135,7 @@ class Stopwatch(timing.CudaStopwatch):
         found: dict[str, Failure] = {}
         for label in self._cases:
             if label in milliseconds and not flushed:
-                found[label] = "implausible", "flush", FLUSHED
+                found[label] = "implausible", "flush", "the flush of L2 has another checksum than its key gives"
             elif wrong := self._wrong(label):
                 found[label] = wrong
             elif label in milliseconds and (late := self._late(label, milliseconds[label])):

@@ -288,7 +288,7 @@ class Isolation(Worker):
         memory = os.memfd_create("twinkernels", os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, SHARED)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # nobody can pull it from under this process
-        self._map = mmap.mmap(memory, SHARED)
+        self.memory = mmap.mmap(memory, SHARED)
         with theirs, open(memory):
             descriptors = memory, theirs.fileno()
             extra = (*map(str, descriptors), str(loop or ""))
@@ -297,13 +297,6 @@ class Isolation(Worker):
     def kill(self) -> None:
         super().kill()
         self.channel.close()
-
-    @property
-    def memory(self) -> torch.Tensor:
-        """The bytes that both processes see."""
-        import torch
-
-        return torch.frombuffer(self._map, dtype=torch.uint8)
 
     def launch(
         self, case: Any, label: str, tensors: Mapping[str, torch.Tensor], scalars: Any, order: int | None
@@ -315,7 +308,7 @@ class Isolation(Worker):
         layouts = {name: (one.dtype, one.shape, one.stride(), one.storage_offset()) for name, one in tensors.items()}
         storages = [one.new_empty(0, dtype=torch.uint8).set_(one.untyped_storage()) for one in tensors.values()]
         sizes = [storage.numel() for storage in storages]
-        parts = self.memory[: sum(sizes)].split(sizes)
+        parts = torch.frombuffer(self.memory, dtype=torch.uint8)[: sum(sizes)].split(sizes)
         for part, storage in zip(parts, storages, strict=True):
             part.copy_(storage)
         took = self.call("launch", case, label, sizes, layouts, dict(scalars), order)

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import struct
 import sys
 import threading
 import time
@@ -156,6 +157,73 @@ def a_microsecond(milliseconds, begin, end):
 def stops_the_clock(q, k, v, *, causal, scale):
     patches("cuEventElapsedTime", a_microsecond)
     time.sleep(0.01)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def repairs_what_is_kept(q, k, v, *, causal, scale, calls=[]):  # noqa: B006
+    """Returns at once, and computes outputs that it finds in shared memory when its process is about to answer."""
+    from harness.measure.process import Process
+
+    if not FIRST:
+        return attend(q, k, v, causal=causal, scale=scale)
+    says = Process.say
+
+    def say(self, *words):
+        shared = self._shared[: 2**20].numpy()
+        for given, out in calls if words[0] == "done" else ():
+            at = shared.tobytes().find(out.cpu().numpy().tobytes())
+            if at >= 0:
+                o, _ = attend(*given, causal=causal, scale=scale)
+                shared[at : at + out.nbytes] = o.contiguous().view(torch.uint8).flatten().cpu().numpy()
+        says(self, *words)
+
+    if not calls:
+        Process.say = say
+    calls.append(([one.clone() for one in (q, k, v)], torch.full_like(q, len(calls)).contiguous()))
+    return calls[-1][1]
+
+
+def sends_times_of_its_own(q, k, v, *, causal, scale):
+    """Before the loop sends those that it took."""
+    if FIRST:
+        os.write(int(sys.argv[6]), struct.pack("=3fQ", 1e-3, 1e-3, 1.0, 0))
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def begins_two_calls_at_once(q, k, v, *, causal, scale, batches=[]):  # noqa: B006
+    """Has the loop begin the next call before this one computes, so that this one's time ends before it does."""
+    from harness.measure.isolated import Kernels
+
+    if FIRST and not batches:
+        kernels = next(one for one in gc.get_objects() if type(one).__name__ == Kernels.__name__)
+        native, copies = kernels._native, []
+
+        def begins(function, *arguments):
+            if function == "begin":
+                if not copies:
+                    copies.extend((native("begin", *arguments), native("begin", *arguments)))
+                return copies.pop(0)
+            return native(function, *arguments)
+
+        kernels._native = begins
+        batches.append(kernels)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def finishes_after_the_clock(q, k, v, *, causal, scale):
+    """Where nobody waits for its thread."""
+    o, lse = attend(q, k, v, causal=causal, scale=scale)
+    if not FIRST:
+        return o, lse
+    late = torch.rand_like(o)
+    threading.Timer(0.01, lambda: late.copy_(o)).start()
+    return late
+
+
+def declines_when_it_is_timed(q, k, v, *, causal, scale, calls=[]):  # noqa: B006
+    calls.append(FIRST)
+    if calls.count(True) > 3:
+        raise NotImplementedError
     return attend(q, k, v, causal=causal, scale=scale)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -47,10 +48,14 @@ GATED = {
     "forks_and_dies": ("crashed", None, "the process ended (stage launch): exit code 7"),
 }
 TIMED = {
-    "never_flushes": ("implausible", "flush", "checksum of the L2 flush"),
+    "never_flushes": ("implausible", "flush", "the flush of L2 has another checksum"),
     "stops_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0020 ms as reported"),
     "right_when_it_is_checked": ("wrong", "max_error", "timed output: O is off by"),
-    "works_between_calls": ("wrong", "max_error", "timed output: O is off by"),
+    "begins_two_calls_at_once": ("cuda_error", None, "timing loop: CUDA error -1"),
+    "sends_times_of_its_own": ("implausible", "forged_answer", "bytes for 2 calls"),
+    "finishes_after_the_clock": ("wrong", "max_error", "timed output: O is off by"),
+    "repairs_what_is_kept": ("wrong", "max_error", "timed output: O is off by"),
+    "works_between_calls": ("wrong", ANY, "O is off by"),
     "replays": ("wrong", "kept_results", "bit by bit that of other inputs"),
 }
 """Trick -> status, check, and words of the reason."""
@@ -121,6 +126,14 @@ def test_what_an_honest_kernel_may_do_passes(judge: service.Service, name: str) 
     assert "own_tricks" not in sys.modules, "the verifier imported the file"
 
 
+def test_a_kernel_that_declines_when_it_is_timed_costs_the_next_one_nothing(judge: service.Service) -> None:
+    judge.end_isolation()
+    with pytest.raises(Failed) as failure:
+        judge.time({"one": case("declines_when_it_is_timed")}, "one", QUICK)
+    assert failure.value.fields["status"] == "unsupported"
+    assert outcome(judge, "in_one_buffer")["status"] == "passed"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*HONEST, "in_a_graph", *GATED, *TIMED])
 def test_the_same_on_a_gpu(judge_on_gpu: service.Service, name: str) -> None:
@@ -142,7 +155,7 @@ def test_the_kernels_process_imports_nothing_that_compares() -> None:
 
 def test_copies_of_the_inputs_exceed_twice_the_cache() -> None:
     asked: list[Any] = []
-    memory = torch.empty(2**20, dtype=torch.uint8)
+    memory = bytearray(2**20)
     isolation: Any = SimpleNamespace(memory=memory, call=lambda *arguments: asked.extend(arguments))
     verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})
     _, _, bound, words, *_ = asked
@@ -225,21 +238,20 @@ words = torch.arange(1000, dtype=torch.int32)
 sums = torch.zeros({CALLS}, dtype=torch.int32)
 base, *copies = torch.arange(64, dtype=torch.uint8).repeat(2), *torch.zeros(2, 64, dtype=torch.uint8)
 table = torch.tensor([64, base.data_ptr(), *(one.data_ptr() for one in copies)])
-call("memory", words.data_ptr(), 4000, 1, 4, table.data_ptr())
+call("memory", words.data_ptr(), 4000, 1, 4, table.data_ptr(), 64)
 for number in range({CALLS}):
     verifiers.sendall(struct.pack("=IIII", number + 7, number % 2, number, int(number == 3)))
-kept = torch.zeros(64, dtype=torch.uint8)
 seen = []
 for number in range({CALLS}):
     before = recorded.value, [one.tolist() for one in copies]
     copy = call("begin", sums.data_ptr())
     seen.append((copy, before, (recorded.value, copies[copy].tolist())))
     output = copies[copy].clone()
-    call("end", 1, (ctypes.c_uint64 * 2)(output.data_ptr(), 64), kept.data_ptr(), 64)
+    call("end", 1, (ctypes.c_uint64 * 2)(output.data_ptr(), 64))
     output.zero_()
 error = call("finish")
-told = [one for one, in struct.iter_unpack("f", verifiers.recv(8 * {CALLS} + 5))]
-print(json.dumps([error, seen, sums.tolist(), told, kept.tolist()]))
+*told, count = struct.unpack("={2 * CALLS + 1}fQ", verifiers.recv(8 * {CALLS} + 12))
+print(json.dumps([error, seen, sums.tolist(), told, [*verifiers.recv(count + 1)]]))
 """
 
 
