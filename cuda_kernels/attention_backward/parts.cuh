@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attention_backward/descending_tiles.cuh>
+#include <attention_backward/dq_turns.cuh>
 #include <attention_backward/persistent_tiles.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -17,6 +18,8 @@ struct Shares {
 struct PartParams {
   PersistentParams persistent;
   Shares shares;
+  bool stores;  // the block of a head's first keys stores its part of dQ, and the others wait for it
+  uint32_t* turns;
 };
 
 constexpr int MOST_PARTS = 8;
@@ -26,7 +29,7 @@ constexpr int PART_NUMBERS = 2 * BLOCK_N * HEAD_DIM;
 
 // Without a mask all tiles are as long, and those that are left after whole rounds of all multiprocessors are shared if
 // the last round gets shorter. With one, long tiles come first and short ones fill the end; all are shared while a part
-// of the longest is more than half of what a multiprocessor has to do.
+// of the longest is more than what a multiprocessor has to do.
 inline Error share_out(Shares& shares, const AttentionBackwardArgs& args) {
   int multiprocessors;
   if (const Error error = multiprocessor_count(multiprocessors)) return error;
@@ -40,8 +43,8 @@ inline Error share_out(Shares& shares, const AttentionBackwardArgs& args) {
       all_steps += query_tiles - (first > 0 ? first / BLOCK_M : 0);
     }
     all_steps *= args.heads * args.batch;
-    while (parts < MOST_PARTS && 2ll * steps * multiprocessors > all_steps * parts &&
-           steps >= 2 * LEAST_PART_STEPS * parts)
+    const int64_t longest = static_cast<int64_t>(steps) * multiprocessors;
+    while (parts < MOST_PARTS && longest > all_steps * parts && steps >= 2 * LEAST_PART_STEPS * parts)
       parts *= 2, shared = tiles;
   } else {
     const int left = tiles % multiprocessors;
@@ -56,19 +59,30 @@ inline Error share_out(Shares& shares, const AttentionBackwardArgs& args) {
 }
 
 // The workspace has the counter of the tiles of keys, then the sums of shared tiles, then a counter for each warp of
-// each.
+// each, then the turns.
 constexpr int SUMS_OFFSET = 128;
+inline int64_t turns_offset(const Shares& shares) {
+  return SUMS_OFFSET + shares.shared * (PART_NUMBERS * 4ll + WARPS * 4);
+}
 inline int64_t part_workspace_bytes(const AttentionBackwardArgs& args) {
   Shares shares{};
-  const Error error = share_out(shares, args);  // without a GPU there is nothing to share
-  return SUMS_OFFSET + (error != 0 ? 0 : shares.shared * (PART_NUMBERS * 4ll + WARPS * 4));
+  if (share_out(shares, args) != 0) shares.shared = 0;  // without a GPU there is nothing to share
+  return turns_offset(shares) + turn_bytes(args);
+}
+// To zero dQ takes time that goes with the queries, to wait for whoever stores first some of every step, which goes
+// with their square; heads that share K and V wait more, and a GPU that is not full has nothing else to do.
+inline bool stores_pay(const AttentionBackwardArgs& args, int tiles, int multiprocessors) {
+  return first_may_store(args) && tiles >= multiprocessors && args.seq_q <= (args.heads == args.heads_kv ? 8192 : 2048);
 }
 inline Error plan(PartParams& params) {
   PersistentParams& persistent = params.persistent;
   if (const Error error = share_out(params.shares, persistent.tma.args)) return error;
+  params.turns =
+      reinterpret_cast<uint32_t*>(static_cast<char*>(persistent.tma.args.workspace) + turns_offset(params.shares));
   if (const Error error = plan(persistent)) return error;
   int multiprocessors;
   if (const Error error = multiprocessor_count(multiprocessors)) return error;
+  params.stores = stores_pay(persistent.tma.args, params.shares.whole + params.shares.shared, multiprocessors);
   persistent.total = params.shares.whole + params.shares.shared * params.shares.parts;
   persistent.blocks = persistent.total < multiprocessors ? persistent.total : multiprocessors;
   return Error{};
@@ -90,15 +104,25 @@ struct alignas(16) PartTile {
   DEVICE bool is_none() const { return kv_start < 0; }
 };
 
-// The steps of a tile, or of a part of it.
+// The steps of a tile, or of a part of it, and which way they go. With a mask a multiprocessor has a long tile first
+// and then a short one, which starts the later the shorter it is: from its diagonal upwards it is at the same queries
+// as all other short tiles of its head.
 struct PartTiles : DescendingTiles {
+  bool ascends;
+
   DEVICE PartTiles(const PartParams& params, const PartTile& work)
-      : DescendingTiles(params.persistent.tma.args, work.kv_start, work.head_kv) {
-    if (work.part < 0) return;
-    const int parts = params.shares.parts, part = work.part % parts;
-    const int begin = part * steps / parts, over = (part + 1) * steps / parts;
-    head += begin % heads, tile -= begin / heads;
-    steps = over - begin;
+      : DescendingTiles(params.persistent.tma.args, work.kv_start, work.head_kv),
+        ascends(CAUSAL && work.kv_start >= params.persistent.key_tiles / 2 * BLOCK_N) {
+    if (work.part >= 0) {
+      const int parts = params.shares.parts, part = work.part % parts;
+      const int begin = part * steps / parts, over = (part + 1) * steps / parts;
+      head += begin % heads, tile -= begin / heads;
+      steps = over - begin;
+    }
+    if (ascends) tile = first + end - 1 - tile;
+  }
+  DEVICE void advance() {
+    if (++head == first_head + heads) head = first_head, tile += ascends ? 1 : -1;
   }
 };
 

@@ -1,20 +1,19 @@
 // Every run gives the same bits: a counter for each tile of dQ says whose turn it is to add.
-// Builds on mask_apart; changes when a block may add, and in which order blocks take their keys. Supports any lengths,
-// and strides aligned to 16 bytes; heads that share K and V are summed in the loop.
+// Builds on next_tile; changes when a block may add. Supports any lengths, and strides aligned to 16 bytes; heads that
+// share K and V are summed in the loop.
 //
-// The warp that reduces waits until as many blocks have added to its tile as come before its own. That is cheap if
-// blocks reach a tile in this order anyway. Full: block n begins with another tile than its neighbours and wraps
-// around, so that no two are at the same one. Causal: the last keys first, because their first tile of queries is the
-// one that they share with all earlier keys. A block takes its number from a counter when it starts: whoever it waits
-// for has started. Where the tiles of a head outnumber the multiprocessors, all would not run at once: then no block
-// wraps around. Fences: the copy has written, not only read, when wait_group returns; then fence.proxy.async and
-// fence.acq_rel.gpu put its additions before the counter's, and the next block's copy after it has read the counter.
-// The rest is as in mask_apart.
+// Blocks add to a tile in the order of their keys. That is also the order in which they reach it, but for the first
+// tile of all: they go down from the last queries, and there each waits for the one before it. From then on they follow
+// each other at the distance of one addition, also from one round of tiles to the next. Without a mask so many heads go
+// together as fill the GPU: blocks that start at a time are of different heads. Whoever a block waits for has a smaller
+// number, and has started. The first block does not add, it stores: nobody has to zero the sums.
+// A warp asks whose turn is next while its last additions are on their way to L2, and hands on once they are there.
+// Fences: a copy that wait_group says is complete is seen by its thread, whose red.release hands it on; behind
+// ld.acquire, fence.proxy.async puts the next copy after it. The rest is as in next_tile.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/bulk_reduce.cuh>
-#include <ptx/device.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/ld_st.cuh>
 #include <ptx/math.cuh>
@@ -22,12 +21,16 @@
 #include <ptx/setmaxnreg.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
+#include <ptx/turns.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
-#include <attention_backward/ordered_tiles.cuh>
+#include <attention_backward/descending_tiles.cuh>
+#include <attention_backward/dq_turns.cuh>
+#include <attention_backward/persistent_tiles.cuh>
 #include <attention_backward/row_sums.cuh>
 #include <attention_backward/tma_params.cuh>
 #include <attention_backward/warpgroup_tiles.cuh>
+#include <attention_backward/wide_stores.cuh>
 
 namespace {
 
@@ -42,7 +45,7 @@ constexpr int DQ_BYTES = BLOCK_M * HEAD_DIM / 2 * 4;            // of a warpgrou
 
 constexpr bool DV_UNDER_DS = BLOCK_M == 64;  // the registers do not hold P of 128 queries in 32 and in 16 bits
 
-constexpr int COUNTERS = 4;  // in the workspace, before those of the tiles
+constexpr int COUNTERS = 4;  // in the workspace, before the turns
 
 // Named barriers. Those of dQ are one for each warpgroup, of its threads and the warp that reduces for it.
 constexpr int DS_COMPLETE = 1, DQ_COMPLETE = 2, DQ_TAKEN = 4, DQ_THREADS = WARPGROUP + WARP_SIZE;
@@ -57,23 +60,30 @@ struct SharedMemory {
   static constexpr int lse = dq + 2 * DQ_BYTES;
   static constexpr int dots = lse + STAGES * NUMBERS_BYTES;
   static constexpr int kv_full = dots + STAGES * NUMBERS_BYTES;
-  static constexpr int q_full = kv_full + 8;
+  static constexpr int kv_empty = kv_full + 8;
+  static constexpr int q_full = kv_empty + 8;
   static constexpr int do_full = q_full + STAGES * 8;
   static constexpr int q_empty = do_full + STAGES * 8;
   static constexpr int do_empty = q_empty + STAGES * 8;
-  static constexpr int number = do_empty + STAGES * 8;
-  static constexpr int bytes = number + 8;
+  static constexpr int work = do_empty + STAGES * 8;
+  static constexpr int bytes = work + 2 * sizeof(WorkTile);
 };
 
-// One block: dK and dV of BLOCK_N keys of a head of K and V, and what these keys add to dQ.
+struct OrderedParams {
+  PersistentParams persistent;
+  bool stores;  // the first block stores its part of dQ
+};
+
+// One block at a time: dK and dV of BLOCK_N keys of a head of K and V, and what these keys add to dQ.
 KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
-  const TmaParams& params = ordered.tma;
+  const PersistentParams& persistent = ordered.persistent;
+  const TmaParams& params = persistent.tma;
   const AttentionBackwardArgs& args = params.args;
   const uint32_t smem = shared_base();
   const uint32_t k_smem = smem + SharedMemory::k, v_smem = smem + SharedMemory::v;
   const uint32_t q_smem = smem + SharedMemory::q, do_smem = smem + SharedMemory::d_o;
   const uint32_t lse_smem = smem + SharedMemory::lse, dots_smem = smem + SharedMemory::dots;
-  const uint32_t kv_full = smem + SharedMemory::kv_full;
+  const uint32_t kv_full = smem + SharedMemory::kv_full, kv_empty = smem + SharedMemory::kv_empty;
   const uint32_t q_full = smem + SharedMemory::q_full, do_full = smem + SharedMemory::do_full;
   const uint32_t q_empty = smem + SharedMemory::q_empty, do_empty = smem + SharedMemory::do_empty;
   const int warp = shfl_idx(tid_x() / WARP_SIZE, 0), lane = tid_x() % WARP_SIZE;
@@ -83,71 +93,92 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
   const uint32_t ds_smem = smem + SharedMemory::ds, dq_smem = smem + SharedMemory::dq;
   const DqPart dq_part(warpgroup);
 
-  auto* counters = static_cast<uint32_t*>(args.workspace);  // of blocks, and of additions to each part of a tile
+  auto work_of_round = [&](int round) {
+    WorkTile work{};
+    if (lane == 0) work = ld_shared<WorkTile>(smem + SharedMemory::work + round % 2 * sizeof(WorkTile));
+    return WorkTile{shfl_idx(work.kv_start, 0), shfl_idx(work.head_kv, 0), shfl_idx(work.batch, 0)};
+  };
 
   if (tid_x() == 0) {
-    mbarrier_init(kv_full, 1);
+    mbarrier_init(kv_full, 1), mbarrier_init(kv_empty, WARPS + 2);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(q_full + stage * 8, 1), mbarrier_init(do_full + stage * 8, 1);
       mbarrier_init(q_empty + stage * 8, WARPS), mbarrier_init(do_empty + stage * 8, WARPS);
     }
     fence_mbarrier_init();  // TMA sees the initialized barriers ...
-    const uint32_t last = ordered.blocks - 1;
-    st_shared(smem + SharedMemory::number, atom_inc(counters, last));  // back to 0 after the last block
   }
-  bar_sync();  // ... and so does every thread, and the block's number
+  bar_sync();  // ... and so does every thread
 
-  auto key_tile_of_block = [&] {
-    return KeyTile(ordered, shfl_idx(static_cast<int>(ld_shared<uint32_t>(smem + SharedMemory::number)), 0));
-  };
-  const auto [key_tile, head_kv, batch] = key_tile_of_block();
-  const int kv_start = key_tile * BLOCK_N;
-  const int first_key = kv_start + warpgroup * GROUP_KEYS;  // of the warpgroup
-  OrderedTiles tiles(ordered, key_tile, head_kv);
-
-  // producer: load K and V, then Q and dO of every step as buffers become empty
+  // producer: load K and V of every tile, then Q and dO of every step as buffers become empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
-      mbarrier_arrive_expect_tx(kv_full, 2 * KV_BYTES);
-      load_tile<BLOCK_N>(k_smem, params.k, kv_start, head_kv, batch, kv_full);
-      load_tile<BLOCK_N>(v_smem, params.v, kv_start, head_kv, batch, kv_full);
       Ring ring;
-      for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ring.advance()) {
-        const Head head(args, batch, tiles.head);
-        const int stage = ring.stage, row = tiles.tile * BLOCK_M;
-        wait(q_empty + stage * 8, ring.phase ^ 1);  // passes immediately in the first round
-        load_queries(q_smem + stage * Q_BYTES, params.q, lse_smem + stage * NUMBERS_BYTES, head.lse_log2(args), row,
-                     tiles.head, batch, q_full + stage * 8);
-        wait(do_empty + stage * 8, ring.phase ^ 1);
-        load_queries(do_smem + stage * Q_BYTES, params.d_o, dots_smem + stage * NUMBERS_BYTES, head.dots(args), row,
-                     tiles.head, batch, do_full + stage * 8);
+      WorkTile work = WorkTile::of(persistent, ctaid_x());
+      for (int round = 0;; ++round) {
+        auto load_keys = [&] {
+          wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round
+          st_shared(smem + SharedMemory::work + round % 2 * sizeof(WorkTile), work);
+          if (work.is_none()) return;
+          mbarrier_arrive_expect_tx(kv_full, 2 * KV_BYTES);
+          load_tile<BLOCK_N>(k_smem, params.k, work.kv_start, work.head_kv, work.batch, kv_full);
+          load_tile<BLOCK_N>(v_smem, params.v, work.kv_start, work.head_kv, work.batch, kv_full);
+        };
+        if (round == 0 || work.is_none()) load_keys();
+        if (work.is_none()) break;
+        DescendingTiles tiles(args, work.kv_start, work.head_kv);
+        for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ring.advance()) {
+          const Head head(args, work.batch, tiles.head);
+          const int stage = ring.stage, row = tiles.tile * BLOCK_M;
+          wait(q_empty + stage * 8, ring.phase ^ 1);  // passes immediately in the first round
+          load_queries(q_smem + stage * Q_BYTES, params.q, lse_smem + stage * NUMBERS_BYTES, head.lse_log2(args), row,
+                       tiles.head, work.batch, q_full + stage * 8);
+          wait(do_empty + stage * 8, ring.phase ^ 1);
+          load_queries(do_smem + stage * Q_BYTES, params.d_o, dots_smem + stage * NUMBERS_BYTES, head.dots(args), row,
+                       tiles.head, work.batch, do_full + stage * 8);
+          if (step == 0 && round > 0) load_keys();
+        }
+        // Back to 0 after the last block's last question.
+        const int number = persistent.blocks + atom_inc(static_cast<uint32_t*>(args.workspace), persistent.total - 1);
+        work = WorkTile::of(persistent, number);
       }
+      mbarrier_arrive(kv_full);  // no tile is left
     }
     // Two other warps add dQ of one warpgroup each.
     if (const int part = warp - WARPS - 1; part >= 0 && part < 2) {
-      for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
-        const Head head(args, batch, tiles.head);
-        const Turn turn(ordered, tiles.tile, key_tile, tiles.end);
-        uint32_t* added = counters + COUNTERS + ((batch * args.heads + tiles.head) * tiles.end + tiles.tile) * 2 + part;
-        bar_sync(DQ_COMPLETE + part, DQ_THREADS);
-        if (lane == 0) {
-          while (atom_add(added, 0) != static_cast<uint32_t>(turn.before)) {
+      for (int round = 0;; ++round) {
+        wait(kv_full, round % 2);
+        const WorkTile work = work_of_round(round);
+        if (work.is_none()) break;
+        if (lane == 0) mbarrier_arrive(kv_empty);  // the place is read
+        DescendingTiles tiles(args, work.kv_start, work.head_kv);
+        const uint32_t before = work.kv_start / BLOCK_N;  // blocks that add before this one
+        auto turn = [&] {
+          uint32_t* const turns = static_cast<uint32_t*>(args.workspace) + COUNTERS;
+          return turn_of(turns, args, work.batch, tiles.head, tiles.tile, part);
+        };
+        uint32_t added = lane == 0 ? ld_acquire(turn()) : 0;
+        for (int step = 0; step < tiles.steps; ++step) {
+          if (step > 0 || round > 0) bar_arrive(DQ_TAKEN + part, DQ_THREADS);
+          bar_sync(DQ_COMPLETE + part, DQ_THREADS);
+          if (lane == 0) {
+            uint32_t* const own = turn();
+            const uint32_t last = adders(args, tiles.tile) - 1;
+            const Head head(args, work.batch, tiles.head);
+            float* const sums = head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4);
+            while (added != before) added = ld_acquire(own);
+            fence_proxy_async();
+            if (before == 0 && ordered.stores)
+              cp_async_bulk_store(sums, dq_smem + part * DQ_BYTES, DQ_BYTES);
+            else
+              cp_reduce_async_bulk_add(sums, dq_smem + part * DQ_BYTES, DQ_BYTES);
+            cp_async_bulk_commit_group();
+            tiles.advance();  // only this lane's
+            if (step + 1 < tiles.steps) added = ld_acquire(turn());
+            cp_async_bulk_wait_group<0>();
+            red_release_inc(own, last);  // back to 0 after the last one
           }
-          fence_acq_rel_gpu();
-          fence_proxy_async();
-          cp_reduce_async_bulk_add(head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4),
-                                   dq_smem + part * DQ_BYTES, DQ_BYTES);
-          cp_async_bulk_commit_group();
-          cp_async_bulk_wait_group_read<0>();
-        }
-        bar_warp_sync();
-        if (step + 1 < tiles.steps) bar_arrive(DQ_TAKEN + part, DQ_THREADS);
-        if (lane == 0) {
-          cp_async_bulk_wait_group<0>();
-          fence_proxy_async();
-          fence_acq_rel_gpu();
-          atom_inc(added, turn.adders - 1);  // back to 0 after the last one
+          bar_warp_sync();
         }
       }
     }
@@ -155,127 +186,136 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();
 
-  wait(kv_full, 0);
-
   const uint64_t k_operand = k_major(k_smem, warpgroup * GROUP_KEYS),
                  v_operand = k_major(v_smem, warpgroup * GROUP_KEYS);
   const uint64_t k_rows = mn_major<BLOCK_N>(k_smem, 0, dq_part.col);
   const float scale_log2 = args.scale * LOG2_E;
-  float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
   Ring ring;
-  for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
-    const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
-    const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 8,
-                   dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
+  for (int round = 0;; ++round) {
+    wait(kv_full, round % 2);
+    const WorkTile work = work_of_round(round);
+    if (work.is_none()) return;
+    const int first_key = work.kv_start + warpgroup * GROUP_KEYS;  // of the warpgroup
+    DescendingTiles tiles(args, work.kv_start, work.head_kv);
+    float dk_regs[HEAD_DIM / 2] = {}, dv_regs[HEAD_DIM / 2] = {};
+    for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
+      const int q_start = tiles.tile * BLOCK_M, stage = ring.stage, buffer = stage * Q_BYTES;
+      const uint32_t lse = lse_smem + stage * NUMBERS_BYTES + quad * 8,
+                     dots = dots_smem + stage * NUMBERS_BYTES + quad * 8;
 
-    // S^T = K Q^T, dP^T = V dO^T
-    float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
-    const uint64_t q_operand = k_major(q_smem + buffer), do_operand = k_major(do_smem + buffer);
-    wait(q_full + stage * 8, ring.phase);
-    register_fence(s_regs), register_fence(dp_regs);
-    wgmma_fence();
-#pragma unroll
-    for (int d = 0; d < HEAD_DIM; d += MMA_K)
-      wgmma_mma_async_ss<Element, BLOCK_M>(s_regs, k_operand + k_major_columns<BLOCK_N>(d),
-                                           q_operand + k_major_columns<BLOCK_M>(d), d != 0);
-    wgmma_commit_group();
-    wait(do_full + stage * 8, ring.phase);
-#pragma unroll
-    for (int d = 0; d < HEAD_DIM; d += MMA_K)
-      wgmma_mma_async_ss<Element, BLOCK_M>(dp_regs, v_operand + k_major_columns<BLOCK_N>(d),
-                                           do_operand + k_major_columns<BLOCK_M>(d), d != 0);
-    wgmma_commit_group();
-    wgmma_wait_group<1>();
-    register_fence(s_regs);
-
-    // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
-#pragma unroll
-    for (int n = 0; n < BLOCK_M / 2; n += 4) {
-      const auto lse_pair = ld_shared<float2>(lse + n * 8);
-      for (int i = 0; i < 4; ++i)
-        s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
-    }
-    if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int key = first_key + warp_row + group + half * 8;
-        // the first query that sees this lane's key, from its first column on
-        const int visible = (key < args.seq_kv ? first_query(args, key) - q_start : BLOCK_M) - quad * 2;
-#pragma unroll
-        for (int n = half * 2; n < BLOCK_M / 2; n += 4)
-          for (int i = 0; i < 2; ++i)
-            if (n / 4 * 8 + i < visible) s_regs[n + i] = 0.f;
-      }
-    }
-    uint32_t p_regs[BLOCK_M / MMA_K][4], ds_regs[BLOCK_M / MMA_K][4];
-    wgmma_wait_group<0>();
-    register_fence(dp_regs);
-
-    // dV += P^T dO
-    const uint64_t q_rows = mn_major<BLOCK_M>(q_smem + buffer), do_rows = mn_major<BLOCK_M>(do_smem + buffer);
-    auto issue_dv = [&] {
-      pack<BLOCK_M>(p_regs, s_regs);
-      register_fence(dv_regs), register_fence(p_regs);
+      // S^T = K Q^T, dP^T = V dO^T
+      float s_regs[BLOCK_M / 2], dp_regs[BLOCK_M / 2];
+      const uint64_t q_operand = k_major(q_smem + buffer), do_operand = k_major(do_smem + buffer);
+      wait(q_full + stage * 8, ring.phase);
+      register_fence(s_regs), register_fence(dp_regs);
       wgmma_fence();
 #pragma unroll
-      for (int m = 0; m < BLOCK_M; m += MMA_K)
-        wgmma_mma_async_rs<Element, HEAD_DIM, true>(dv_regs, p_regs[m / MMA_K], do_rows + mn_major_rows(m), 1);
+      for (int d = 0; d < HEAD_DIM; d += MMA_K)
+        wgmma_mma_async_ss<Element, BLOCK_M>(s_regs, k_operand + k_major_columns<BLOCK_N>(d),
+                                             q_operand + k_major_columns<BLOCK_M>(d), d != 0);
       wgmma_commit_group();
-    };
-    if constexpr (DV_UNDER_DS) issue_dv();
-
-    // dS = P (dP - D)
+      wait(do_full + stage * 8, ring.phase);
 #pragma unroll
-    for (int n = 0; n < BLOCK_M / 2; n += 4) {
-      const auto dot_pair = ld_shared<float2>(dots + n * 8);
-      for (int i = 0; i < 4; ++i) dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
+      for (int d = 0; d < HEAD_DIM; d += MMA_K)
+        wgmma_mma_async_ss<Element, BLOCK_M>(dp_regs, v_operand + k_major_columns<BLOCK_N>(d),
+                                             do_operand + k_major_columns<BLOCK_M>(d), d != 0);
+      wgmma_commit_group();
+      wgmma_wait_group<1>();
+      register_fence(s_regs);
+
+      // P = exp2(S - LSE): 0 where the mask hides a key, or none exists
+#pragma unroll
+      for (int n = 0; n < BLOCK_M / 2; n += 4) {
+        const auto lse_pair = ld_shared<float2>(lse + n * 8);
+        for (int i = 0; i < 4; ++i)
+          s_regs[n + i] = ex2_approx_ftz(s_regs[n + i] * scale_log2 - (i % 2 ? lse_pair.y : lse_pair.x));
+      }
+      if (first_key + GROUP_KEYS - 1 > last_key(args, q_start)) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int key = first_key + warp_row + group + half * 8;
+          // the first query that sees this lane's key, from its first column on
+          const int visible = (key < args.seq_kv ? first_query(args, key) - q_start : BLOCK_M) - quad * 2;
+#pragma unroll
+          for (int n = half * 2; n < BLOCK_M / 2; n += 4)
+            for (int i = 0; i < 2; ++i)
+              if (n / 4 * 8 + i < visible) s_regs[n + i] = 0.f;
+        }
+      }
+      uint32_t p_regs[BLOCK_M / MMA_K][4], ds_regs[BLOCK_M / MMA_K][4];
+      wgmma_wait_group<0>();
+      register_fence(dp_regs);
+
+      // dV += P^T dO
+      const uint64_t q_rows = mn_major<BLOCK_M>(q_smem + buffer), do_rows = mn_major<BLOCK_M>(do_smem + buffer);
+      auto issue_dv = [&] {
+        pack<BLOCK_M>(p_regs, s_regs);
+        register_fence(dv_regs), register_fence(p_regs);
+        wgmma_fence();
+#pragma unroll
+        for (int m = 0; m < BLOCK_M; m += MMA_K)
+          wgmma_mma_async_rs<Element, HEAD_DIM, true>(dv_regs, p_regs[m / MMA_K], do_rows + mn_major_rows(m), 1);
+        wgmma_commit_group();
+      };
+      if constexpr (DV_UNDER_DS) issue_dv();
+
+      // dS = P (dP - D)
+#pragma unroll
+      for (int n = 0; n < BLOCK_M / 2; n += 4) {
+        const auto dot_pair = ld_shared<float2>(dots + n * 8);
+        for (int i = 0; i < 4; ++i)
+          dp_regs[n + i] = s_regs[n + i] * (dp_regs[n + i] - (i % 2 ? dot_pair.y : dot_pair.x));
+      }
+      pack<BLOCK_M>(ds_regs, dp_regs);
+      if constexpr (!DV_UNDER_DS) issue_dv();
+      const uint32_t ds_buffer = ds_smem + step % 2 * SCORE_BYTES;
+      store_transposed<BLOCK_M>(ds_buffer + warpgroup * (BLOCK_M * ROW_BYTES), warp_row, ds_regs);
+      fence_proxy_async_shared();
+      bar_sync(DS_COMPLETE, CONSUMERS);  // dS of both warpgroups is complete
+
+      // dQ = dS K, dK += dS^T Q
+      float dq_regs[DQ_COLUMNS / 2];
+      const uint64_t ds_operand = k_major(ds_buffer, dq_part.row);
+      register_fence(dq_regs), register_fence(dk_regs), register_fence(ds_regs);
+      wgmma_fence();
+#pragma unroll
+      for (int n = 0; n < BLOCK_N; n += MMA_K)
+        wgmma_mma_async_ss<Element, DQ_COLUMNS, true>(dq_regs, ds_operand + k_major_columns<BLOCK_M>(n),
+                                                      k_rows + mn_major_rows(n), n != 0);
+      wgmma_commit_group();
+#pragma unroll
+      for (int m = 0; m < BLOCK_M; m += MMA_K)
+        wgmma_mma_async_rs<Element, HEAD_DIM, true>(dk_regs, ds_regs[m / MMA_K], q_rows + mn_major_rows(m), 1);
+      wgmma_commit_group();
+      wgmma_wait_group<1>();
+      register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);
+      if (lane == 0) {
+        mbarrier_arrive(do_empty + stage * 8);
+        if (step + 1 == tiles.steps) mbarrier_arrive(kv_empty);
+      }
+
+      // dQ goes to the warp that reduces
+      if (step > 0 || round > 0) bar_sync(DQ_TAKEN + warpgroup, DQ_THREADS);
+#pragma unroll
+      for (int n = 0; n < DQ_COLUMNS / 2; n += 4)
+        st_shared(dq_smem + warpgroup * DQ_BYTES + (n / 4 * WARPGROUP + tid_x() % WARPGROUP) * 16,
+                  make_float4(dq_regs[n], dq_regs[n + 1], dq_regs[n + 2], dq_regs[n + 3]));
+      fence_proxy_async_shared();
+      bar_arrive(DQ_COMPLETE + warpgroup, DQ_THREADS);
+
+      wgmma_wait_group<0>();
+      register_fence(dk_regs), register_fence(ds_regs);
+      if (lane == 0) mbarrier_arrive(q_empty + stage * 8);
+      ring.advance();
     }
-    pack<BLOCK_M>(ds_regs, dp_regs);
-    const uint32_t ds_buffer = ds_smem + step % 2 * SCORE_BYTES;
-    store_transposed<BLOCK_M>(ds_buffer + warpgroup * (BLOCK_M * ROW_BYTES), warp_row, ds_regs);
-    if constexpr (!DV_UNDER_DS) issue_dv();
-    fence_proxy_async_shared();
-    bar_sync(DS_COMPLETE, CONSUMERS);  // dS of both warpgroups is complete
 
-    // dQ = dS K, dK += dS^T Q
-    float dq_regs[DQ_COLUMNS / 2];
-    const uint64_t ds_operand = k_major(ds_buffer, dq_part.row);
-    register_fence(dq_regs), register_fence(dk_regs), register_fence(ds_regs);
-    wgmma_fence();
-#pragma unroll
-    for (int n = 0; n < BLOCK_N; n += MMA_K)
-      wgmma_mma_async_ss<Element, DQ_COLUMNS, true>(dq_regs, ds_operand + k_major_columns<BLOCK_M>(n),
-                                                    k_rows + mn_major_rows(n), n != 0);
-    wgmma_commit_group();
-#pragma unroll
-    for (int m = 0; m < BLOCK_M; m += MMA_K)
-      wgmma_mma_async_rs<Element, HEAD_DIM, true>(dk_regs, ds_regs[m / MMA_K], q_rows + mn_major_rows(m), 1);
-    wgmma_commit_group();
-    wgmma_wait_group<1>();
-    register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);
-    if (lane == 0) mbarrier_arrive(do_empty + stage * 8);
-
-    // dQ goes to the warp that reduces
-    if (step > 0) bar_sync(DQ_TAKEN + warpgroup, DQ_THREADS);
-#pragma unroll
-    for (int n = 0; n < DQ_COLUMNS / 2; n += 4)
-      st_shared(dq_smem + warpgroup * DQ_BYTES + (n / 4 * WARPGROUP + tid_x() % WARPGROUP) * 16,
-                make_float4(dq_regs[n], dq_regs[n + 1], dq_regs[n + 2], dq_regs[n + 3]));
-    fence_proxy_async_shared();
-    bar_arrive(DQ_COMPLETE + warpgroup, DQ_THREADS);
-
-    wgmma_wait_group<0>();
-    register_fence(dk_regs), register_fence(ds_regs);
-    if (lane == 0) mbarrier_arrive(q_empty + stage * 8);
-    ring.advance();
+    // epilogue: the tile's place is read again, because no register holds it through the loop
+    const WorkTile own = work_of_round(round);
+    const int key = own.kv_start + warp * 16 + group;
+    const Head kv_head(args, own.batch, own.head_kv * (args.heads / args.heads_kv));
+    store_keys_wide(args, kv_head.dk(args), args.dk_stride.seq, key, args.scale, dk_regs);
+    store_keys_wide(args, kv_head.dv(args), args.dv_stride.seq, key, 1.f, dv_regs);
   }
-
-  // epilogue: the block's keys are read again, because no register holds them through the loop
-  const KeyTile own = key_tile_of_block();
-  const int key = own.tile * BLOCK_N + warp * 16 + group;
-  const Head kv_head(args, own.batch, own.head_kv * (args.heads / args.heads_kv));
-  store_keys(args, kv_head.dk(args), args.dk_stride.seq, key, args.scale, dk_regs);
-  store_keys(args, kv_head.dv(args), args.dv_stride.seq, key, 1.f, dv_regs);
 }
 
 }  // namespace
@@ -283,18 +323,17 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
 EXPORT int shared_memory_bytes() { return SharedMemory::bytes; }
 
 EXPORT int workspace_bytes(const AttentionBackwardArgs* args) {
-  return (COUNTERS + args->batch * args->heads * ceil_div(args->seq_q, BLOCK_M) * 2) * 4;
+  return static_cast<int>(COUNTERS * 4 + turn_bytes(*args));
 }
 
 EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
-  OrderedParams params{{*args}, ceil_div(args->seq_kv, BLOCK_N)};
-  params.blocks = params.key_tiles * args->heads_kv * args->batch;
-  int multiprocessors;
-  if (const Error error = multiprocessor_count(multiprocessors)) return error;
-  params.rotates = !CAUSAL && params.key_tiles < multiprocessors;
-  if (const Error error = encode(params.tma)) return error;
-  if (const Error error = launch_row_sums(*args, true, stream)) return error;
-  const Grid grid{params.blocks, 1, 1};
+  OrderedParams params{{{*args}}, first_may_store(*args)};
+  PersistentParams& persistent = params.persistent;
+  if (const Error error = plan(persistent)) return error;
+  if (!CAUSAL && persistent.key_tiles < persistent.blocks)
+    persistent.section = persistent.blocks / persistent.key_tiles;
+  if (const Error error = launch_row_sums(*args, !params.stores, stream)) return error;
+  const Grid grid{persistent.blocks, 1, 1};
   if (const Error error = launch_kernel<deterministic>(grid, THREADS, SharedMemory::bytes, stream, params))
     return error;
   return launch_convert_dq_fragments(*args, stream);

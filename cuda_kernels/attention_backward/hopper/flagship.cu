@@ -1,12 +1,17 @@
-// The fastest of the ladder: descending, and a schedule for each problem.
-// Builds on descending; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16
-// bytes; heads that share K and V are summed in the loop.
+// The fastest of the ladder: next_tile, and a schedule for each problem.
+// Builds on next_tile; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16 bytes;
+// heads that share K and V are summed in the loop.
 //
 // Whole tiles leave the last round of a problem half empty, or most of a GPU idle in a small one. So the host counts
 // rounds: tiles that would fill no round are shared by up to 8 blocks, each of which has a part of their queries. Their
 // dK and dV are added in L2 by warps; the warp that adds last writes them in 16 bits, and leaves zeros.
-// Fences are those of descending. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
-// it, and the last one's loads after it.
+// With a causal mask blocks with many queries go down from the last ones, as in descending, and those with few start
+// later, each when another ends; upwards from their diagonals they are at the same tile, too (parts.cuh).
+// In short sequences nobody zeros the sums of dQ: the block of a head's first keys, which are seen by all, stores its
+// part, and others add once it has. They ask for the next tile while their last additions are read.
+// Fences are those of next_tile. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
+// it, and the last one's loads after it. A copy that wait_group says is complete is seen by its thread, whose
+// red.release hands the tile on; behind ld.acquire, fence.proxy.async puts the next copy after it.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
@@ -18,12 +23,14 @@
 #include <ptx/setmaxnreg.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
+#include <ptx/turns.cuh>
 #include <ptx/vote.cuh>
 #include <ptx/wgmma.cuh>
 #include <attention_backward/parts.cuh>
 #include <attention_backward/row_sums.cuh>
 #include <attention_backward/tma_params.cuh>
 #include <attention_backward/warpgroup_tiles.cuh>
+#include <attention_backward/wide_stores.cuh>
 
 namespace {
 
@@ -101,15 +108,19 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       Ring ring;
-      for (int number = ctaid_x(), round = 0;; ++round) {
-        wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round
-        const PartTile work = PartTile::of(parts, number);
-        st_shared(smem + SharedMemory::work + round % 2 * sizeof(PartTile), work);
-        if (work.is_none()) break;
-        mbarrier_arrive_expect_tx(kv_full, 2 * KV_BYTES);
-        load_tile<BLOCK_N>(k_smem, params.k, work.kv_start, work.head_kv, work.batch, kv_full);
-        load_tile<BLOCK_N>(v_smem, params.v, work.kv_start, work.head_kv, work.batch, kv_full);
+      PartTile work = PartTile::of(parts, ctaid_x());
+      for (int round = 0;; ++round) {
+        auto load_keys = [&] {
+          wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round
+          st_shared(smem + SharedMemory::work + round % 2 * sizeof(PartTile), work);
+          if (work.is_none()) return;
+          mbarrier_arrive_expect_tx(kv_full, 2 * KV_BYTES);
+          load_tile<BLOCK_N>(k_smem, params.k, work.kv_start, work.head_kv, work.batch, kv_full);
+          load_tile<BLOCK_N>(v_smem, params.v, work.kv_start, work.head_kv, work.batch, kv_full);
+        };
         PartTiles tiles(parts, work);
+        if (round == 0 || work.is_none() || tiles.steps == 0) load_keys();
+        if (work.is_none()) break;
         for (int step = 0; step < tiles.steps; ++step, tiles.advance(), ring.advance()) {
           const Head head(args, work.batch, tiles.head);
           const int stage = ring.stage, row = tiles.tile * BLOCK_M;
@@ -119,9 +130,11 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
           wait(do_empty + stage * 8, ring.phase ^ 1);
           load_queries(do_smem + stage * Q_BYTES, params.d_o, dots_smem + stage * NUMBERS_BYTES, head.dots(args), row,
                        tiles.head, work.batch, do_full + stage * 8);
+          if (step == 0 && round > 0) load_keys();
         }
         // Back to 0 after the last block's last question.
-        number = persistent.blocks + atom_inc(static_cast<uint32_t*>(args.workspace), persistent.total - 1);
+        const int number = persistent.blocks + atom_inc(static_cast<uint32_t*>(args.workspace), persistent.total - 1);
+        work = PartTile::of(parts, number);
       }
       mbarrier_arrive(kv_full);  // no tile is left
     }
@@ -133,15 +146,33 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
         if (work.is_none()) break;
         if (lane == 0) mbarrier_arrive(kv_empty);  // the place is read
         PartTiles tiles(parts, work);
-        for (int step = 0; step < tiles.steps; ++step, tiles.advance()) {
-          const Head head(args, work.batch, tiles.head);
+        const bool is_first = parts.stores && work.kv_start == 0, is_later = parts.stores && !is_first;
+        auto turn = [&] { return turn_of(parts.turns, args, work.batch, tiles.head, tiles.tile, part); };
+        uint32_t added = 0;
+        for (int step = 0; step < tiles.steps; ++step) {
           if (step > 0 || round > 0) bar_arrive(DQ_TAKEN + part, DQ_THREADS);
           bar_sync(DQ_COMPLETE + part, DQ_THREADS);
           if (lane == 0) {
-            cp_reduce_async_bulk_add(head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4),
-                                     dq_smem + part * DQ_BYTES, DQ_BYTES);
+            uint32_t* const own = turn();
+            const uint32_t last = adders(args, tiles.tile) - 1;  // the counter is back to 0 after it
+            const Head head(args, work.batch, tiles.head);
+            float* const sums = head.dq_sums(args) + (tiles.tile * 2 + part) * (DQ_BYTES / 4);
+            tiles.advance();  // only this lane's
+            while (is_later && added == 0) added = ld_acquire(own);
+            if (is_later) fence_proxy_async();
+            if (is_first)
+              cp_async_bulk_store(sums, dq_smem + part * DQ_BYTES, DQ_BYTES);
+            else
+              cp_reduce_async_bulk_add(sums, dq_smem + part * DQ_BYTES, DQ_BYTES);
             cp_async_bulk_commit_group();
-            cp_async_bulk_wait_group_read<0>();
+            if (is_first) {
+              cp_async_bulk_wait_group<0>();
+              red_release_inc(own, last);
+            } else {
+              if (is_later && step + 1 < tiles.steps) added = ld_acquire(turn());
+              cp_async_bulk_wait_group_read<0>();
+              if (is_later) atom_inc(own, last);
+            }
           }
           bar_warp_sync();
         }
@@ -255,7 +286,10 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
       wgmma_commit_group();
       wgmma_wait_group<1>();
       register_fence(dv_regs), register_fence(p_regs), register_fence(dq_regs);
-      if (lane == 0) mbarrier_arrive(do_empty + stage * 8);
+      if (lane == 0) {
+        mbarrier_arrive(do_empty + stage * 8);
+        if (step + 1 == tiles.steps) mbarrier_arrive(kv_empty);
+      }
 
       // dQ goes to the warp that reduces
       if (step > 0 || round > 0) bar_sync(DQ_TAKEN + warpgroup, DQ_THREADS);
@@ -272,15 +306,15 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
       ring.advance();
     }
 
-    if (lane == 0) mbarrier_arrive(kv_empty);
+    if (lane == 0 && tiles.steps == 0) mbarrier_arrive(kv_empty);  // a part may have nothing to do
 
     // epilogue: the tile's place is read again, because no register holds it through the loop
     const PartTile own = work_of_round(round);
     if (own.part >= 0 && !merge_part(parts, own.part, dk_regs, dv_regs)) continue;
     const int key = own.kv_start + warp * 16 + group;
     const Head kv_head(args, own.batch, own.head_kv * (args.heads / args.heads_kv));
-    store_keys(args, kv_head.dk(args), args.dk_stride.seq, key, args.scale, dk_regs);
-    store_keys(args, kv_head.dv(args), args.dv_stride.seq, key, 1.f, dv_regs);
+    store_keys_wide(args, kv_head.dk(args), args.dk_stride.seq, key, args.scale, dk_regs);
+    store_keys_wide(args, kv_head.dv(args), args.dv_stride.seq, key, 1.f, dv_regs);
   }
 }
 
@@ -293,7 +327,7 @@ EXPORT int workspace_bytes(const AttentionBackwardArgs* args) { return static_ca
 EXPORT int launch(const AttentionBackwardArgs* args, void* stream) {
   PartParams params{{{*args}}};
   if (const Error error = plan(params)) return error;
-  if (const Error error = launch_row_sums(*args, true, stream)) return error;
+  if (const Error error = launch_row_sums(*args, !params.stores, stream)) return error;
   const Grid grid{params.persistent.blocks, 1, 1};
   if (const Error error = launch_kernel<flagship>(grid, THREADS, SharedMemory::bytes, stream, params)) return error;
   return launch_convert_dq_fragments(*args, stream);

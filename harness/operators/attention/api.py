@@ -58,9 +58,9 @@ def flash_attention(
     exp(scale * q.k); -inf, and 0 in o, for a row that sees no key or whose scores are all -inf; NaN for one with a NaN
     among its scores. Under autocast other dtypes are cast.
 
-    Gradients of o and lse with respect to q, k and v come from the rung `overlapped` of attention_backward, or the last
-    one that takes the problem; with `deterministic`, or under torch.use_deterministic_algorithms, from one whose bits
-    repeat. Those of lse cost as much as those of o again. There are none of gradients, and none at head_dim 256.
+    Gradients of o and lse with respect to q, k and v come from the last rung of attention_backward that takes the
+    problem; with `deterministic`, or under torch.use_deterministic_algorithms, from the last one whose bits repeat.
+    Those of lse cost as much as those of o again. There are none of gradients, and none at head_dim 256.
 
     Launched on the current stream of q's device, without waiting for it. Calls on different streams, and those captured
     into a CUDA graph, share no counter. The first call for a dtype, head_dim, mask and tile builds a kernel, or finds

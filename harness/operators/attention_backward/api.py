@@ -25,8 +25,6 @@ from harness.rows.results import slug_of
 
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 Gradients = tuple[Tensor, Tensor, Tensor]
-TRIED_FIRST = {False: "overlapped", True: "deterministic"}
-"""Whether bits must repeat -> the rung that is tried first."""
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered, and kinds of launch."""
 _launches: dict[Hashable, Launch] = {}
@@ -242,10 +240,10 @@ def _problem(q: Tensor, k: Tensor, causal: bool) -> Problem:
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The rung in CUDA that is TRIED_FIRST, else the last one that takes the problem, at the tile tuned for the GPU of
-    that name. With `deterministic`, only rungs that repeat their bits. Raises Unsupported with the first reason."""
-    reason, last_first = "", hopper.TECHNIQUES[::-1]
-    for rung in sorted(last_first, key=lambda rung: rung.name != TRIED_FIRST[deterministic]):
+    """The last rung in CUDA that takes the problem, at the tile tuned for the GPU of that name. With `deterministic`,
+    of those that repeat their bits. Raises Unsupported with the first reason."""
+    reason = ""
+    for rung in hopper.TECHNIQUES[::-1]:
         if deterministic and not rung.repeats:
             continue
         best = tiles.best_tile(rung.name, "cuda", problem, gpu and slug_of({"name": gpu}))

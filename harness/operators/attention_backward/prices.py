@@ -79,10 +79,16 @@ TERMS = (
         step=("descending", "overlapped"),
     ),
     Term(
-        "shared_tiles",
-        "Tiles of keys shared by blocks in the last round",
+        "between_tiles",
+        "The next tile loaded before the last products end: in core Triton one loop over all tiles",
         "effort",
-        step=(FLAGSHIP, "descending"),
+        step=("next_tile", "descending"),
+    ),
+    Term(
+        "shared_tiles",
+        "Tiles of keys shared by blocks in the last round, kernels that overlap",
+        "effort",
+        step=(FLAGSHIP, "next_tile"),
         proofs=("additions ordered",),
     ),
 )

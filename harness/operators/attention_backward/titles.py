@@ -20,6 +20,7 @@ THEMES = {
         "mask_apart": "The mask apart",
         "longest_first": "Longest rows first",
         "descending": "Queries from the last on",
+        "next_tile": "The next tile early",
         "early_launch": "Kernels overlap",
     },
     "The whole kernel": {"flagship": "Flagship"},

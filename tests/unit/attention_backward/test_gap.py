@@ -25,6 +25,7 @@ SPEED = {
     "bulk_reduce": 500,
     "overlapped": 600,
     "descending": 605,
+    "next_tile": 620,
     "flagship": 640,
     "without_reducing_warp": 560,
     "without_dp_in_flight": 580,

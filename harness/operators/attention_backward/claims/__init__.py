@@ -492,13 +492,13 @@ _OF_CUDA = (
     ),
     _in_cuda(
         "ordered_additions",
-        "Behind a wait until the bulk copy has written comes a fence, and then the flag.",
+        "Behind a wait until the bulk copy has written the flag is released.",
         "deterministic",
         "mask_apart",
         Detector(
             "ptx",
-            r"wait_group\s+0 fence\.acq_rel\.gpu",
-            order=r"(?<=async\.bulk\.)wait_group\S*\s+\d|fence\.acq_rel\.gpu",
+            r"wait_group\s+0 red\.release\.gpu",
+            order=r"(?<=async\.bulk\.)wait_group\S*\s+\d|red\.release\.gpu",
         ),
     ),
 )
