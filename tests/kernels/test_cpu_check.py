@@ -25,6 +25,7 @@ from harness.operators.protocol import Verdict
 from harness.rows import tables
 from tests.conftest import CHECKOUT
 from tests.support.checkout import executable
+from tests.support.commands import invoke
 
 PROBLEM = Problem.square(1, 2, 256, 64, dtype="fp16", causal=False)
 
@@ -77,11 +78,8 @@ def test_check_takes_three_orders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sanitizers_refuse_what_is_no_cuda_twin() -> None:
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        cli.app, ("check", "attention/scalar", "--on", "cpu", "--backend", "triton", "--sanitize")
-    )
-    assert done.exit_code == 2
-    assert "for CUDA twins" in done.output
+    code, said = invoke("check", "attention/scalar", "--on", "cpu", "--backend", "triton", "--sanitize")
+    assert (code, "for CUDA twins" in said) == (2, True)
 
 
 def test_a_diagnosis_stands_in_the_row_line_by_line() -> None:

@@ -20,6 +20,7 @@ from harness.operators.attention.inspected import COUNTED
 from harness.operators.attention.problem import Problem
 from harness.rows import results
 from reports.facts import counters
+from tests.support.commands import invoke
 from tests.support.cpu_run import run
 
 PROBLEM = Problem(1, 1, 1, 128, 128, 128, "fp16")
@@ -157,19 +158,14 @@ def test_inspect_on_a_cpu_gives_rows() -> None:
 
 def test_inspect_on_a_cpu_prints_every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output.console, "width", 200)
-    done = CliRunner().invoke(
-        cli.app, ("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
-    )
-    assert done.exit_code == 0
-    assert "ldmatrix_x2_trans" in done.output
-    assert "bank conflicts" in done.output
-    assert "bytes in flight" not in done.output
-    waits = CliRunner().invoke(
-        cli.app, ("inspect", "attention/cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
-    )
-    assert re.search(r"cp_async_wait_group .* 12,288 +0 *$", waits.output, re.MULTILINE)
-    refused = CliRunner().invoke(cli.app, ("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--arch", "sm_80"))
-    assert refused.exit_code == 2
+    code, said = invoke("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--problem", "b1-h1-n64-d64-fp16-full")
+    assert code == 0
+    assert "ldmatrix_x2_trans" in said
+    assert "bank conflicts" in said
+    assert "bytes in flight" not in said
+    waits = ("inspect", "attention/cp_async_pipeline", "--on", "cpu", "--problem", "b1-h1-n128-d128-fp16-full")
+    assert re.search(r"cp_async_wait_group .* 12,288 +0 *$", invoke(*waits)[1], re.MULTILINE)
+    assert invoke("inspect", "attention/mma_ldmatrix", "--on", "cpu", "--arch", "sm_80")[0] == 2
 
 
 EQUAL = ("mma_ldmatrix", "padded_rows", "xor_swizzle")

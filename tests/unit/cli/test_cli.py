@@ -41,18 +41,13 @@ from tests.conftest import CHECKOUT
 from tests.support import ledger_rows
 from tests.support import replicated_rows as replicated
 from tests.support.checkout import copied, executable
+from tests.support.commands import invoke
 from tests.support.here import Here
 from tests.support.row_file import write
 
 pytestmark = pytest.mark.slow
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
-
-
-def invoke(*arguments: str) -> tuple[int, str]:
-    """Exit code and everything printed, unwrapped."""
-    result = CliRunner(env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}).invoke(cli.app, arguments)
-    return result.exit_code, result.output
 
 
 Ran = list[tuple[Experiment, dict[str, Any]]]

@@ -12,20 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from harness import cli
 from harness.build import Unsupported
 from harness.cli import options
 from harness.rows import results
 from tests.conftest import CHECKOUT
-
-
-def invoke(*arguments: str) -> tuple[int, str]:
-    """Exit code and everything printed, unwrapped."""
-    result = CliRunner(env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}).invoke(cli.app, arguments)
-    return result.exit_code, result.output
-
+from tests.support.commands import invoke
 
 REFUSED = (
     ("check", "scalr"),
