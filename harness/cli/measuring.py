@@ -355,7 +355,7 @@ def tune(
     gpus: Gpus = None,
     cluster: Cluster = None,
 ) -> None:
-    """Time every tile of every technique on this GPU and write harness/operators/<operator>/tiles/<gpu>.toml."""
+    """Sample every tile on this GPU, time the fastest and write harness/operators/<operator>/tiles/<gpu>.toml."""
     from harness.measure import tune as tuning
     from harness.measure.fleet import Work
 
