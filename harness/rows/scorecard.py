@@ -256,8 +256,14 @@ def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Ti
 
 
 def _fastest(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:
-    """Against the rival that is fastest over all processes, all of them timed beside the same samples of ours."""
-    found = [_measured(replace(promise, theirs=rival), problem, here, timings) for rival in promise.rivals]
+    """Against the rival that is fastest over all processes, all of them timed beside the same samples of ours: groups
+    of a run that lacked one do not count where another run had all."""
+    met: dict[Any, set[str]] = defaultdict(set)
+    for row in here:
+        if row["usable"]:
+            met[row["environment"], row["group"]].add(row["backend"])
+    whole = [row for row in here if met[row["environment"], row["group"]] >= {promise.ours, *promise.rivals}]
+    found = [_measured(replace(promise, theirs=rival), problem, whole or here, timings) for rival in promise.rivals]
     if hole := next((one for one in found if "reason" in one[0]), None):
         return hole
     if len({id(rows[0]) for _, _, rows in found}) > 1:

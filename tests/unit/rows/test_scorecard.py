@@ -416,6 +416,19 @@ def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatc
     assert "were not timed in one group" in entry["reason"]
 
 
+def test_a_final_group_that_lacks_a_rival_does_not_hide_one_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
+    earlier = [
+        row
+        | {"group": "earlier", "details": {"final": True}}
+        | ({"tile": Tile(64, 64).to_dict()} if "tile" in row else {})
+        for row in grid_rows(rivals=without)
+        if "samples_ms" in row
+    ]
+    entry = grid_entries([*grid_rows(), *earlier], monkeypatch)["triton_over_fastest"]
+    assert entry["status"] == "complete"
+
+
 def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its third process one rival was 7% slower: all rivals are still compared beside the same samples."""
     rows = grid_rows()
