@@ -25,11 +25,6 @@ LONG = {
     "hatch": "escape hatch, outside the language: it compiles",
     "inexpressible": "impossible",
 }
-FAULTS = {
-    "fails": "compiler error or refusal",
-    "dropped": "accepted, then ignored",
-    "wrong": "wrong result",
-}
 
 
 @dataclass(frozen=True)

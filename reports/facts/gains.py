@@ -91,6 +91,8 @@ def plain(reason: str) -> str:
     if found := re.search(r"out of resource: (.+?), Required: (\d+), Hardware limit: (\d+)", reason):
         what, needed, there = found[1], int(found[2]), int(found[3])
         return f"{DECLINED}the kernel needs {needed:,} bytes of {what} for a block, and the GPU has {there:,}"
+    if reason.startswith("not_converged: two series"):
+        return "not certain: two timings of one library in its group differ"
     return reason.partition("; got ")[0] if reason.startswith(DECLINED) else reason
 
 

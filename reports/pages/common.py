@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from harness.catalog import techniques
 from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, quartiles
@@ -103,11 +104,14 @@ class Figure:
 
 def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Problem]:
     """The problems on which a technique's page shows it: of each cell of the tile tables the one nearest to what
-    `bench` times by default, of those on which it was timed if it was."""
+    `bench` times by default, of those on which it was timed if it was, and its parent too if that was."""
     cells: dict[str, list[Problem]] = {}
-    every = data.problems(experiment)
-    timed = {reading.problem_of(row) for row in data.timings(experiment) if row.technique == technique}
-    for problem in [problem for problem in every if problem in timed] or every:
+    timed: dict[Problem, set[str | None]] = {problem: set() for problem in data.problems(experiment)}
+    for row in data.timings(experiment):
+        timed[reading.problem_of(row)].add(row.technique)
+    parent = techniques.parent(techniques.get(f"{data.operator.name}/{technique}"))
+    alone = [problem for problem, names in timed.items() if technique in names]
+    for problem in [problem for problem in alone if parent and parent.name in timed[problem]] or alone or timed:
         cells.setdefault(problem.cells[-1], []).append(problem)
     return [min(some, key=lambda one: one.distance(data.operator.benchmark)) for some in cells.values()]
 

@@ -34,6 +34,7 @@ from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.data.names import cell_title, label, short_gpu, short_title
 from reports.facts import versions
+from reports.facts.timelines import Span
 from reports.facts.versions import Beside
 from reports.pages import prose
 from reports.pages.prose import NOT_MEASURED, Claims
@@ -71,13 +72,13 @@ class State:
 @dataclass(frozen=True)
 class Evidence:
     """Of one of four sorts: lines of compiled programs by what they are, a table of words by tile and version, shares
-    by problem, or lanes of (label, width, kind of a span)."""
+    by problem, or lanes."""
 
     title: str
     lines: Mapping[str, Sequence[str]]
     table: Mapping[str, Sequence[State]]
     shares: Mapping[str, float]
-    lanes: Mapping[str, Sequence[tuple[str, int, str]]]
+    lanes: Mapping[str, Sequence[Span]]
 
 
 @dataclass(frozen=True)
@@ -249,10 +250,10 @@ def _shares(one: Beside, gpu: str) -> Evidence:
 def _lanes(row: Row) -> Evidence:
     loop = row["code"]["main_loop"]
     every, under = loop["all"]["exponentials"], loop["under_products"]["exponentials"]
-    issue, wait = ("issue P V", 2, "product"), ("wait for P V", 2, "wait")
-    source = [issue, (f"{every} exponentials", 4, "copy"), wait]
-    before = [(f"{under} exponentials", 2, "copy")] if under else []
-    code = [issue, *before, wait, (f"{every - under} exponentials", 4 - len(before) * 2, "copy")]
+    issue, wait = Span("P V issued", 2), Span("wait for P V", 2)
+    source = [issue, Span(f"{every} exponentials", 4), wait]
+    before = [Span(f"{under} exponentials", 2)] if under else []
+    code = [issue, *before, wait, Span(f"{every - under} exponentials", 4 - len(before) * 2)]
     title = "The order within an iteration; a drawing, its counts from the CUDA kernel’s machine code"
     return Evidence(title, {}, {}, {}, {"source": source, "machine code": code})
 
