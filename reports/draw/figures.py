@@ -129,10 +129,14 @@ def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
 def _step_text(line: StepLine) -> str:
     """420 (tile 1.25×, technique 0.96×), best tile 441."""
     step = line.step
-    best = f"best tile {line.best.tflops:.0f}" if line.best else ""
+    best = f"best tile {_speed(line.best.tflops)}" if line.best else ""
     if not step.point.tflops:
         return best
-    return ", ".join(filter(None, (f"{step.point.tflops:.0f}{_gain_text(step)}", best)))
+    return ", ".join(filter(None, (f"{_speed(step.point.tflops)}{_gain_text(step)}", best)))
+
+
+def _speed(tflops: float | None) -> str:
+    return f"{tflops:.{0 if tflops >= 100 else 1}f}" if tflops else ""
 
 
 def _gain_text(step: Step) -> str:
