@@ -11,7 +11,7 @@ TITLES = {"wgmma": ("wgmma", "Hopper’s instruction"), "mma_sync": ("mma.sync",
 ROWS = {"wgmma": (24, 15), "mma_sync": (18, 8)}
 """Panel -> pixels of a bar's line, and of the bar. The limits of an answer name its panels."""
 HEADING, LIMIT, GAP, FOOT = 24, 16, 8, 28
-"""LIMIT: below a heading, for what the line of a limit says."""
+"""LIMIT: below a heading on a phone, for what the line of a limit says."""
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
 LEFT, RIGHT, COLUMN = 130, 44, 40
@@ -22,25 +22,31 @@ def bars(found: Answer, width: int = WIDE) -> str:
     """For a page, `width` pixels wide."""
     narrow = width == NARROW
     right = RIGHT + COLUMN * narrow
-    figure, axes = canvas(width, height_of(found), LEFT, right, 0, 0)
+    figure, axes = canvas(width, height_of(found, narrow=narrow), LEFT, right, 0, 0)
     draw(axes, found, width - LEFT - right, narrow=narrow)
     return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css="n" if narrow else "w")
 
 
-def height_of(found: Answer) -> int:
+def height_of(found: Answer, *, narrow: bool = False) -> int:
     """Pixels of both panels."""
-    return sum(_heading(found, panel) + ROWS[panel][0] * len(found.of(panel)) + GAP for panel in found.limits) + FOOT
+    return (
+        sum(
+            _heading(found, panel, narrow=narrow) + ROWS[panel][0] * len(found.of(panel)) + GAP
+            for panel in found.limits
+        )
+        + FOOT
+    )
 
 
-def _heading(found: Answer, panel: str) -> int:
-    return HEADING + (LIMIT if found.limits[panel] else 0)
+def _heading(found: Answer, panel: str, *, narrow: bool) -> int:
+    return HEADING + (LIMIT if narrow and found.limits[panel] else 0)
 
 
 def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None:
     """Into axes that are `width` pixels wide and as high as `height_of` says. On a phone speeds leave the bars for a
     column."""
     right = RIGHT + COLUMN * narrow
-    height = height_of(found)
+    height = height_of(found, narrow=narrow)
     most = max(
         [*filter(None, found.limits.values()), *(bar.tflops or bar.earlier or 0 for bar in found.bars)], default=1
     )
@@ -49,7 +55,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     y = 0.0
     for panel in found.limits:
         row, thick = ROWS[panel]
-        start = y + _heading(found, panel)
+        start = y + _heading(found, panel, narrow=narrow)
         name, meaning = TITLES[panel]
         wide = write(axes, name, (0, y + 12), (-LEFT, 0), size=HEAD, weight="bold")
         write(axes, meaning, (0, y + 12), (-LEFT + wide + 8, 0), size=TICK, color=MUTED)
@@ -68,7 +74,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
         if limit := found.limits[panel]:
             axes.plot([limit, limit], [start, y], color=INK, lw=1.8, ls=(0, (1, 1.5)))
             text = f"limit of {name} {limit:.0f}"
-            write(axes, text, (limit, start - 9), (4, 0), size=TICK, color=MUTED, ha="right")
+            write(axes, text, (limit, start - (9 if narrow else 12)), (4, 0), size=TICK, color=MUTED, ha="right")
         y += GAP
     for tick in range(0, int(top) + 1, 400 if narrow else 200):
         axes.plot([tick, tick], [y, y + 4], color=MUTED, lw=1)
