@@ -1,20 +1,63 @@
 """Every run gives the same bits: here dQ is summed in a kernel of its own, by whoever has the queries.
 
-Builds on transposed_scores; the CUDA kernel orders the additions of its blocks instead. Core Triton can wait for a
-counter, but not for a bulk reduction to have written: its compiler waits until the tile was read. So no program could
-say that its additions are done.
+Builds on mask_apart; the CUDA kernel orders the additions of its blocks instead. Core Triton can wait for a counter,
+but not for a bulk reduction to have written: its compiler waits until the tile was read. So no program could say that
+its additions are done.
 
 Seven products for five, as in two_kernels, by wgmma and TMA. General: any lengths, strides that are multiples of 16
-bytes; heads that share K and V are summed in the loop.
+bytes; heads that share K and V are summed in the loops.
+
+The order of statements is the order of work: P comes before dP, so that the exponentials run under that product, and dV
+before dS. LSE is loaded where it is used, or it would lie in registers under S. With head_dim 128 the sum of dP starts
+from -D: the registers of the sum hold it. With head_dim 64 that takes more registers than it frees, because a step has
+twice as many queries. Each of the two kernels has the tile that suits it: that of dQ has 128 queries and 64 keys.
 """
+
+from dataclasses import replace
 
 import triton
 import triton.language as tl
 
 from triton_kernels.attention.specialization import options
-from triton_kernels.attention_backward.specialization import Twin
+from triton_kernels.attention_backward import specialization
+from triton_kernels.attention_backward.row_sums import row_sums
 
 LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _add_queries(
+    dk, dv, k, v, q_desc, do_desc, dots, lse_log2, numbers, batch, head, key, scale_log2, diagonal, seq_kv, begin, end,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
+):  # fmt: skip
+    """Adds what queries begin <= i < end give to dK and dV. CAUSAL: query i sees keys up to i + diagonal. RAGGED: keys
+    from seq_kv on do not exist."""
+    for start in tl.range(begin, end, BLOCK_M):
+        row = start + tl.arange(0, BLOCK_M)
+
+        # S^T = K Q^T, P = exp2(S - LSE): 0 where the mask hides a key, or none exists
+        q = q_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
+        s = tl.dot(k, tl.trans(q))
+        p = tl.math.exp2(s * scale_log2 - tl.load(lse_log2 + numbers + row)[None, :])
+        if CAUSAL:
+            p = tl.where(key[:, None] <= row[None, :] + diagonal, p, 0.0)
+        if RAGGED:
+            p = tl.where(key[:, None] < seq_kv, p, 0.0)
+
+        # dP^T = V dO^T, dV += P^T dO
+        do = do_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
+        if HEAD_DIM == 128:
+            minus_dot = -tl.load(dots + numbers + row)
+            dp_less_dot = tl.dot(v, tl.trans(do), tl.broadcast_to(minus_dot[None, :], (BLOCK_N, BLOCK_M)))
+            dv = tl.dot(p.to(do.dtype), do, dv)
+        else:
+            dp = tl.dot(v, tl.trans(do))
+            dv = tl.dot(p.to(do.dtype), do, dv)
+            dp_less_dot = dp - tl.load(dots + numbers + row)[None, :]
+
+        # dS = P (dP - D), dK += dS^T Q
+        dk = tl.dot((p * dp_less_dot).to(q.dtype), q, dk)
+    return dk, dv
 
 
 @triton.jit
@@ -34,41 +77,62 @@ def deterministic(
     v = v_desc.load([batch, head_kv, kv_start, 0]).reshape((BLOCK_N, HEAD_DIM))
 
     scale_log2 = scale * LOG2_E
-    dim = tl.arange(0, HEAD_DIM)
     dk = tl.zeros((BLOCK_N, HEAD_DIM), tl.float32)
     dv = tl.zeros((BLOCK_N, HEAD_DIM), tl.float32)
+    # Tiles from the first query that sees a key on; from `whole` on they need no mask.
     first = 0
+    whole = 0
+    diagonal = seq_kv - seq_q
     if CAUSAL:
-        first = tl.maximum(kv_start + seq_q - seq_kv, 0) // BLOCK_M * BLOCK_M
+        first = tl.maximum(kv_start - diagonal, 0) // BLOCK_M * BLOCK_M
+        whole = tl.cdiv(tl.maximum(kv_start + BLOCK_N - 1 - diagonal, 0), BLOCK_M) * BLOCK_M
+    if not EVEN_N:
+        whole = tl.where(kv_start + BLOCK_N > seq_kv, seq_q, whole)
     for head in tl.range(head_kv * group, (head_kv + 1) * group):
         numbers = (batch.to(tl.int64) * heads + head) * scratch_rows
-        for start in tl.range(first, seq_q, BLOCK_M):
-            row = start + tl.arange(0, BLOCK_M)
+        if CAUSAL or not EVEN_N:
+            dk, dv = _add_queries(
+                dk, dv, k, v, q_desc, do_desc, dots, lse_log2, numbers, batch, head, key, scale_log2, diagonal, seq_kv,
+                first, tl.minimum(whole, seq_q), HEAD_DIM, BLOCK_M, BLOCK_N, CAUSAL, not EVEN_N,
+            )  # fmt: skip
+        dk, dv = _add_queries(
+            dk, dv, k, v, q_desc, do_desc, dots, lse_log2, numbers, batch, head, key, scale_log2, diagonal, seq_kv,
+            whole, seq_q, HEAD_DIM, BLOCK_M, BLOCK_N, False, False,
+        )  # fmt: skip
 
-            # S^T = K Q^T, dP^T = V dO^T
-            q = q_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
-            s = tl.dot(k, tl.trans(q))
-            do = do_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
-            dp = tl.dot(v, tl.trans(do))
-
-            # P = exp2(S - LSE), dS = P (dP - D): 0 where the mask hides a key, or none exists
-            p = tl.math.exp2(s * scale_log2 - tl.load(lse_log2 + numbers + row)[None, :])
-            if CAUSAL:
-                p = tl.where(key[:, None] <= row[None, :] + seq_kv - seq_q, p, 0.0)
-            if not EVEN_N:
-                p = tl.where(key[:, None] < seq_kv, p, 0.0)
-            ds = (p * (dp - tl.load(dots + numbers + row)[None, :])).to(q.dtype)
-
-            # dV += P^T dO, dK += dS^T Q
-            dv = tl.dot(p.to(do.dtype), do, dv)
-            dk = tl.dot(ds, q, dk)
-
+    dim = tl.arange(0, HEAD_DIM)
     dk_rows = dk_ptr + batch.to(tl.int64) * dk_stride_batch + head_kv.to(tl.int64) * dk_stride_head
     dv_rows = dv_ptr + batch.to(tl.int64) * dv_stride_batch + head_kv.to(tl.int64) * dv_stride_head
     row64 = key.to(tl.int64)[:, None]
     exists = None if EVEN_N else (key < seq_kv)[:, None]
     tl.store(dk_rows + row64 * dk_stride_row + dim, (dk * scale).to(dk_ptr.dtype.element_ty), exists)
     tl.store(dv_rows + row64 * dv_stride_row + dim, dv.to(dv_ptr.dtype.element_ty), exists)
+
+
+@triton.jit
+def _add_keys(
+    dq, q, do, lse, dot, k_desc, v_desc, batch, head_kv, row, scale_log2, diagonal, seq_kv, begin, end,
+    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, RAGGED: tl.constexpr,
+):  # fmt: skip
+    """Adds what keys begin <= i < end give to dQ. CAUSAL and RAGGED as above."""
+    for start in tl.range(begin, end, BLOCK_N):
+        key = start + tl.arange(0, BLOCK_N)
+
+        # S = Q K^T, P = exp2(S - LSE): 0 where the mask hides a key, or none exists
+        k = k_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
+        s = tl.dot(q, tl.trans(k))
+        p = tl.math.exp2(s * scale_log2 - lse[:, None])
+        if CAUSAL:
+            p = tl.where(key[None, :] <= row[:, None] + diagonal, p, 0.0)
+        if RAGGED:
+            p = tl.where(key[None, :] < seq_kv, p, 0.0)
+
+        # dP = dO V^T, dS = P (dP - D), dQ += dS K
+        v = v_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
+        dp = tl.dot(do, tl.trans(v))
+        ds = p * (dp - dot[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq)
+    return dq
 
 
 @triton.jit
@@ -92,27 +156,22 @@ def dq_by_queries(
 
     scale_log2 = scale * LOG2_E
     dq = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    # Tiles up to the last key that a query sees; those before `whole` need no mask.
     end = seq_kv
+    whole = seq_kv // BLOCK_N * BLOCK_N
+    diagonal = seq_kv - seq_q
     if CAUSAL:
-        end = tl.minimum(q_start + BLOCK_M + seq_kv - seq_q, seq_kv)
-    for start in tl.range(0, end, BLOCK_N):
-        # S = Q K^T, dP = dO V^T
-        k = k_desc.load([batch, head // group, start, 0]).reshape((BLOCK_N, HEAD_DIM))
-        s = tl.dot(q, tl.trans(k))
-        v = v_desc.load([batch, head // group, start, 0]).reshape((BLOCK_N, HEAD_DIM))
-        dp = tl.dot(do, tl.trans(v))
-
-        # dS = P (dP - D): 0 where the mask hides a key, or none exists
-        key = start + tl.arange(0, BLOCK_N)
-        p = tl.math.exp2(s * scale_log2 - lse[:, None])
-        if CAUSAL:
-            p = tl.where(key[None, :] <= row[:, None] + seq_kv - seq_q, p, 0.0)
-        if not EVEN_N:
-            p = tl.where(key[None, :] < seq_kv, p, 0.0)
-        ds = p * (dp - dot[:, None])
-
-        # dQ += dS K
-        dq = tl.dot(ds.to(k.dtype), k, dq)
+        end = tl.minimum(q_start + BLOCK_M + diagonal, seq_kv)
+        whole = tl.minimum(tl.maximum(q_start + 1 + diagonal, 0) // BLOCK_N * BLOCK_N, whole)
+    dq = _add_keys(
+        dq, q, do, lse, dot, k_desc, v_desc, batch, head // group, row, scale_log2, diagonal, seq_kv, 0, whole,
+        HEAD_DIM, BLOCK_N, False, False,
+    )  # fmt: skip
+    if CAUSAL or not EVEN_N:
+        dq = _add_keys(
+            dq, q, do, lse, dot, k_desc, v_desc, batch, head // group, row, scale_log2, diagonal, seq_kv, whole, end,
+            HEAD_DIM, BLOCK_N, CAUSAL, not EVEN_N,
+        )  # fmt: skip
 
     dim = tl.arange(0, HEAD_DIM)
     dq_rows = dq_ptr + batch.to(tl.int64) * dq_stride_batch + head.to(tl.int64) * dq_stride_head
@@ -123,4 +182,24 @@ def dq_by_queries(
     )
 
 
-twin = Twin(deterministic, lambda tile: options(tile, num_stages=tile.stages + 1), by_queries=dq_by_queries)
+class TwoTiles(specialization.Twin):
+    """Whose kernel of dQ has a tile of its own."""
+
+    def launch(self, q, k, v, o, do, lse, dq, dk, dv, *, scale, causal, tile, workspace):
+        tensors = {"q": q, "k": k, "v": v, "o": o, "do": do, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+        parts = specialization.scratch(q, workspace)
+        of_keys = specialization.arguments(tensors, parts, scale, causal, tile)
+        dq_tile = replace(tile, block_m=128, block_n=64, stages=2, warps=8)
+        of_queries = specialization.arguments(tensors, parts, scale, causal, dq_tile)
+        batch_heads = q.shape[0] * q.shape[1]
+        sums = specialization._named(row_sums, {**of_keys, "CLEARS": False})
+        row_sums[(batch_heads * of_keys["scratch_rows"] // specialization.ROWS,)](**sums, num_warps=4)
+        programs = triton.cdiv(k.shape[2], tile.block_n) * k.shape[0] * k.shape[1]
+        main = self.kernel[(programs,)](**specialization._named(self.kernel, of_keys), **self.options(tile))
+        programs = triton.cdiv(q.shape[2], dq_tile.block_m) * batch_heads
+        named = specialization._named(self.by_queries, of_queries)
+        self.by_queries[(programs,)](**named, **self.options(dq_tile))
+        return main
+
+
+twin = TwoTiles(deterministic, lambda tile: options(tile, num_stages=tile.stages + 1), by_queries=dq_by_queries)

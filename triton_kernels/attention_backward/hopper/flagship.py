@@ -1,9 +1,9 @@
-"""The fastest of the ladder: descending, whose programs go in the order of their work.
+"""The fastest of the ladder: seven products, in two kernels whose tiles suit them.
 
-Builds on descending; changes how tiles of keys are shared out. A program of core Triton can have a part of a tile, but
-the addition of its dK and dV is over at a time that no other program knows: one more launch would have to convert them.
+Builds on deterministic; the CUDA kernel builds on next_tile. In core Triton the warps that multiply wait for every
+addition to dQ, and that takes more time than to compute S and dP twice.
 
-So this is the same program as descending.
+So this is the same program as deterministic.
 """
 
-from triton_kernels.attention_backward.hopper.descending import twin  # noqa: F401
+from triton_kernels.attention_backward.hopper.deterministic import twin  # noqa: F401

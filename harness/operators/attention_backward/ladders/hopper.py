@@ -210,6 +210,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "a schedule for each problem: tiles of keys that would fill no round of the GPU are shared by blocks",
         builds_on=("next_tile",),
+        builds_on_in={"triton": "deterministic"},
         mma="wgmma",
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         general=True,
