@@ -6,7 +6,7 @@
 // tile of all: they go down from the last queries, and there each waits for the one before it. From then on they follow
 // each other at the distance of one addition, also from one round of tiles to the next. Without a mask so many heads go
 // together as fill the GPU: blocks that start at a time are of different heads. Whoever a block waits for has a smaller
-// number, and has started. The first block does not add, it stores: nobody has to zero the sums.
+// number from the counter, and has started. The first block does not add, it stores: nobody has to zero the sums.
 // A warp asks whose turn is next while its last additions are on their way to L2, and hands on once they are there.
 // Fences: a copy that wait_group says is complete is seen by its thread, whose red.release hands it on; behind
 // ld.acquire, fence.proxy.async puts the next copy after it. The rest is as in next_tile.
@@ -114,7 +114,11 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       Ring ring;
-      WorkTile work = WorkTile::of(persistent, ctaid_x());
+      auto next = [&] {  // back to 0 after the last block's last question
+        const uint32_t last = persistent.total + persistent.blocks - 1;
+        return WorkTile::of(persistent, atom_inc(static_cast<uint32_t*>(args.workspace), last));
+      };
+      WorkTile work = next();
       for (int round = 0;; ++round) {
         auto load_keys = [&] {
           wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round
@@ -138,9 +142,7 @@ KERNEL(THREADS, 1) deterministic(GRID_CONSTANT const OrderedParams ordered) {
                        tiles.head, work.batch, do_full + stage * 8);
           if (step == 0 && round > 0) load_keys();
         }
-        // Back to 0 after the last block's last question.
-        const int number = persistent.blocks + atom_inc(static_cast<uint32_t*>(args.workspace), persistent.total - 1);
-        work = WorkTile::of(persistent, number);
+        work = next();
       }
       mbarrier_arrive(kv_full);  // no tile is left
     }

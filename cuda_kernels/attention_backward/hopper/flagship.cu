@@ -8,7 +8,8 @@
 // With a causal mask blocks with many queries go down from the last ones, as in descending, and those with few start
 // later, each when another ends; upwards from their diagonals they are at the same tile, too (parts.cuh).
 // In short sequences nobody zeros the sums of dQ: the block of a head's first keys, which are seen by all, stores its
-// part, and others add once it has. They ask for the next tile while their last additions are read.
+// part, and others add once it has. They ask for the next tile while their last additions are read. Blocks take their
+// first tile from the counter, too, so that whoever they wait for has started.
 // Fences are those of next_tile. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
 // it, and the last one's loads after it. A copy that wait_group says is complete is seen by its thread, whose
 // red.release hands the tile on; behind ld.acquire, fence.proxy.async puts the next copy after it.
@@ -108,7 +109,11 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
       Ring ring;
-      PartTile work = PartTile::of(parts, ctaid_x());
+      auto next = [&] {  // back to 0 after the last block's last question
+        const uint32_t last = persistent.total + persistent.blocks - 1;
+        return PartTile::of(parts, atom_inc(static_cast<uint32_t*>(args.workspace), last));
+      };
+      PartTile work = next();
       for (int round = 0;; ++round) {
         auto load_keys = [&] {
           wait(kv_empty, round % 2 ^ 1);  // passes immediately in the first round
@@ -132,9 +137,7 @@ KERNEL(THREADS, 1) flagship(GRID_CONSTANT const PartParams parts) {
                        tiles.head, work.batch, do_full + stage * 8);
           if (step == 0 && round > 0) load_keys();
         }
-        // Back to 0 after the last block's last question.
-        const int number = persistent.blocks + atom_inc(static_cast<uint32_t*>(args.workspace), persistent.total - 1);
-        work = PartTile::of(parts, number);
+        work = next();
       }
       mbarrier_arrive(kv_full);  // no tile is left
     }
