@@ -210,7 +210,7 @@ gluon_pingpong.py, gluon_pingpong_192.py). What each takes."""
 SCHEDULES_IN = {
     "cuda": tuple(range(10)),
     "core_triton": (0, 1, 2, 4, 5, 6, 10),
-    "gluon": (0, 1, 2, 4, 5, 6, 7, 10, 11, 12),
+    "gluon": (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12),
 }
 """Those that a language has."""
 

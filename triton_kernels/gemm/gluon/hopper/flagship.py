@@ -20,6 +20,7 @@ from triton_kernels.gemm.gluon.hopper.square_waves import twin as whole
 from triton_kernels.gemm.gluon.hopper.stream_k import twin as stream_k
 from triton_kernels.gemm.gluon.hopper.tile_192 import twin as tile_192
 from triton_kernels.gemm.gluon.hopper.tma_store_epilogue import twin as eights
+from triton_kernels.gemm.gluon.hopper.trailing_store import twin as trailing_store
 from triton_kernels.gemm.gluon_pingpong import twin as pingpong_store
 from triton_kernels.gemm.gluon_pingpong_192 import twin as pingpong_192
 from triton_kernels.gemm.specialization import BLOCK_K, MULTIPROCESSORS, Choice, Twin, few_rows, splits, step, tiles
@@ -31,6 +32,7 @@ SCHEDULES = {
     5: split_k,
     6: small_m,
     7: pingpong,
+    9: trailing_store,
     10: tile_192,
     11: pingpong_store,
     12: pingpong_192,
