@@ -15,7 +15,7 @@ from harness.operators.attention_backward.problem import Problem
 EXPERIMENT = Experiment(
     name="over_flex",
     problems=Problem.comparison_grid((4096,), (64, 128)),
-    techniques=("deterministic", "flagship"),
+    techniques=("deterministic", "longest_first"),
     backends=("triton",),
     peers=("sdpa_cudnn", "flex"),
     tiles=("chosen",),

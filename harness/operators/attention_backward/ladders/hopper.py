@@ -111,6 +111,7 @@ TECHNIQUES = LADDER.rungs(
         "two warps of their own add dQ from shared memory, 16 KB at a time",
         builds_on=("producer_consumer",),
         mma="wgmma",
+        grid={"gluon": (Tile(64, 128, 3, 8), Tile(128, 128, 3, 8))},
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         general=True,
         repeats=False,
