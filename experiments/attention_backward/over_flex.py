@@ -1,7 +1,7 @@
 """Is core Triton's backward pass of attention faster than FlexAttention's, which Inductor writes in Triton too?
 
-Core Triton's kernel with seven products and its kernel with five run against FlexAttention at both head sizes, full and
-causal. FlexAttention is compiled for each problem anew, and tries its tiles.
+Core Triton's flagship, with seven products, and longest_first, with five, run against FlexAttention at both head sizes,
+full and causal. FlexAttention is compiled for each problem anew, and tries its tiles.
 """
 
 import sys
@@ -15,7 +15,7 @@ from harness.operators.attention_backward.problem import Problem
 EXPERIMENT = Experiment(
     name="over_flex",
     problems=Problem.comparison_grid((4096,), (64, 128)),
-    techniques=("deterministic", "longest_first"),
+    techniques=("flagship", "longest_first"),
     backends=("triton",),
     peers=("sdpa_cudnn", "flex"),
     tiles=("chosen",),
