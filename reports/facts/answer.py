@@ -67,6 +67,11 @@ class Bar:
         return self.point.tflops if self.point.counts else None
 
     @property
+    def best(self) -> float | None:
+        """TFLOPS; None where an earlier version of some kernel was faster and was not timed since."""
+        return None if self.faster_before else self.tflops
+
+    @property
     def earlier(self) -> float | None:
         """TFLOPS of an earlier version of the kernels, where no current one was measured."""
         return self.point.tflops if self.point.kind == "earlier" else None
@@ -91,10 +96,8 @@ class Answer:
         return [bar for bar in self.bars if bar.panel == panel]
 
     def best(self, *backends: str) -> Bar:
-        """The fastest of these, in any panel."""
-        return max(
-            (bar for bar in self.bars if bar.backend in backends), key=lambda bar: (bar.tflops or 0, bar.earlier or 0)
-        )
+        """The fastest of these, in any panel and version."""
+        return max((bar for bar in self.bars if bar.backend in backends), key=_of_any_version)
 
     @property
     def fastest_library(self) -> Bar:
@@ -106,8 +109,8 @@ class Answer:
         return bar.tflops / best if bar.tflops and best else None
 
     def over(self, ours: Bar, theirs: Bar) -> float | None:
-        """A quotient of two bars, whatever their instructions."""
-        return ours.tflops / theirs.tflops if ours.tflops and theirs.tflops else None
+        """A quotient of two bars, whatever their instructions. None where one of them is not known to be the best."""
+        return ours.best / theirs.best if ours.best and theirs.best else None
 
     def over_cuda(self, language: str) -> float | None:
         """The best of a language over the best CUDA kernel."""
@@ -206,10 +209,14 @@ def compile_seconds(data: Dataset, row: Row) -> float | None:
     return float(max(same, key=lambda other: str(other.time)).compile_s) if same else None
 
 
+def _of_any_version(bar: Bar) -> float:
+    return bar.faster_before or bar.tflops or bar.earlier or 0
+
+
 def _best(bars: Iterable[Bar]) -> float | None:
     """TFLOPS of the fastest, None where that is of an earlier version."""
-    fastest = max(bars, key=lambda bar: bar.tflops or bar.earlier or 0, default=None)
-    return fastest.tflops if fastest else None
+    fastest = max(bars, key=_of_any_version, default=None)
+    return fastest.best if fastest else None
 
 
 @dataclass(frozen=True)
@@ -226,7 +233,7 @@ def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""
     best = _best(found.bars)
     bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
-    return [Choice(bar, bar.tflops / best if bar.tflops and best else None, _lines(bar, found.problem)) for bar in bars]
+    return [Choice(bar, bar.best / best if bar.best and best else None, _lines(bar, found.problem)) for bar in bars]
 
 
 def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
@@ -243,7 +250,7 @@ def finding(found: Answer) -> str:
     """What the bars of the best instructions show: each language and the fastest library beside the fastest of them."""
     panel = next(iter(found.limits))
     bars = [bar for bar in found.of(panel) if bar.backend in techniques.LANGUAGES]
-    if any(bar.tflops is None for bar in bars):
+    if any(bar.best is None for bar in bars):
         return "Not every language has a speed of this version"
     libraries = [bar for bar in found.of(panel) if bar.is_library and bar.tflops]
     bars = sorted([*bars, *libraries[:1]], key=lambda bar: -(bar.tflops or 0))

@@ -61,7 +61,12 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     grades = {one.grade for line in deciding for one in line.said.values()}
     grids = {"grid": answer.grid(data), "decode": answer.decode(data)}
     grid, decode = grids.values()
-    measured = {"every step": answer.LADDER, "every problem": answer.GRID, "few queries, many keys": answer.DECODE}
+    measured = {
+        "every step": answer.LADDER,
+        "every problem": answer.GRID,
+        "few queries, many keys": answer.DECODE,
+        "a call of flash_attention": calls.EXPERIMENT,
+    }
     return {
         **answers.shown(data, found, answer.LADDER, every, grids, measured),
         "others": other_operators(rows, data),

@@ -16,6 +16,7 @@ from harness.rows.reading import cell, slug, tflops
 from reports.data.dataset import Dataset
 from reports.data.names import score_title
 from reports.draw import figures
+from reports.facts import answer as facts
 from reports.facts import history, matrix, steps
 from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
@@ -109,6 +110,18 @@ def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: a
     told = re.search(r"In an earlier version, not timed since: CUDA (\d+) by mma.sync\.", page_of_first(old))
     assert told
     assert int(told[1]) == pytest.approx(best.tflops, rel=0.01)
+
+
+def test_what_an_earlier_version_beats_is_not_the_best_of_a_language(data: Dataset) -> None:
+    """Neither a share nor a title counts it."""
+    hashes = {kernel: sha for kernel, sha in synthetic.hashes().items() if kernel[1] != "cuda" or "scalar" in kernel[0]}
+    found = answer.answer(Dataset("NVIDIA H200", True, synthetic.rows(), hashes, synthetic.CHOSEN))
+    assert found
+    bar = found.best("cuda")
+    assert bar.tflops
+    assert (bar.best, found.over_cuda("triton")) == (None, None)
+    assert [choice.share for choice in facts.choices(found) if choice.bar.backend == "cuda"] == [None]
+    assert facts.finding(found) == "Not every language has a speed of this version"
 
 
 def page_of_first(data: Dataset) -> str:
