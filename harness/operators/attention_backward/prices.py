@@ -26,6 +26,8 @@ LADDER = "hopper"
 START = "triton"
 """Core Triton's fastest kernel that the experiment times: they have one pass over the keys, and bulk additions."""
 FLAGSHIP = "flagship"
+SEVEN_PRODUCTS = (FLAGSHIP, "deterministic")
+"""Core Triton's rungs that go over the keys twice."""
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.85
 """The share of the gap that is to have a cause on HEADLINE."""
@@ -135,7 +137,7 @@ def name(
 ) -> str | None:
     """What a timing is called among the weights; None if no term needs it."""
     if backend == START:
-        return START
+        return None if technique in SEVEN_PRODUCTS else START
     needed = backend == "cuda" and technique in kernels() and tile == tile_of_ledger.slug
     return technique if needed else None
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from harness.catalog import experiments, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import of_experiment
 from harness.operators.attention.gap import CAUSES, Term
 from harness.operators.attention_backward import prices
@@ -52,6 +52,15 @@ def test_the_steps_lead_from_core_triton_to_the_fastest_kernel_without_a_break()
             assert before == at
             at = to
     assert at == prices.FLAGSHIP
+
+
+def test_the_gap_begins_at_core_tritons_kernels_with_five_products() -> None:
+    tile = techniques.reference_tile(techniques.get("attention_backward/flagship"), prices.HEADLINE.tile_key)
+    names = ("bulk_reduce", "deterministic", "flagship")
+    found = [prices.name("triton", name, tile.slug, tile, prices.HEADLINE, False) for name in names]
+    assert found == [prices.START, None, None]
+    twins = {sources.same_program(f"attention_backward/hopper/{name}", "triton") or name for name in names[1:]}
+    assert twins == {"deterministic"}
 
 
 def test_the_scorecard_has_the_share_that_has_a_cause() -> None:
