@@ -225,7 +225,7 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
 
 def _question(questions: Mapping[str, str], data: Dataset, name: str) -> str:
     """Of an experiment of this operator, or of a command."""
-    return questions.get(data.operator.experiment(name)) or questions.get(name, "")
+    return (questions.get(data.operator.experiment(name)) or questions.get(name, "")).replace("`", "")
 
 
 def programs(known: Known) -> set[str]:
