@@ -1,7 +1,8 @@
 """Is core Triton's backward pass of attention faster than FlexAttention's, which Inductor writes in Triton too?
 
 Core Triton's flagship, with seven products, and longest_first, with five, run against FlexAttention at both head sizes,
-full and causal. FlexAttention is compiled for each problem anew, and tries its tiles.
+full and causal. With head_dim 64 the flagship also has a tile of which two programs fit a multiprocessor, as a trial
+preferred. FlexAttention is compiled for each problem anew, and tries its tiles.
 """
 
 import sys
@@ -9,14 +10,17 @@ import sys
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
 
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention_backward.problem import Problem
+
+PROBLEMS = Problem.comparison_grid((4096,), (64, 128))
 
 EXPERIMENT = Experiment(
     name="over_flex",
-    problems=Problem.comparison_grid((4096,), (64, 128)),
+    problems=PROBLEMS,
     techniques=("flagship", "longest_first"),
     backends=("triton",),
+    cells=tuple((problem, "flagship", Tile(128, 64, 1, 4), "triton") for problem in PROBLEMS if problem.head_dim == 64),
     peers=("sdpa_cudnn", "flex"),
     tiles=("chosen",),
     distributions=("shifted",),
