@@ -1,8 +1,8 @@
 """Is core Triton's backward pass of attention faster than FlexAttention's, which Inductor writes in Triton too?
 
 Core Triton's flagship, with seven products, and longest_first, with five, run against FlexAttention at both head sizes,
-full and causal. With head_dim 64 the flagship also has a tile of which two programs fit a multiprocessor, as a trial
-preferred. FlexAttention is compiled for each problem anew, and tries its tiles.
+full and causal. With head_dim 64 the flagship also has a tile of which two programs fit a multiprocessor: in a trial it
+was the fastest. FlexAttention is compiled for each problem anew, and tries its tiles.
 """
 
 import sys
