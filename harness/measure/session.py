@@ -138,7 +138,12 @@ class Session:
         row = {name: value for name, value in {**self.identity(case), **fields}.items() if value is not None}
         if origin := self._environments.pop(row["environment"], None):  # of a row that was repeated from elsewhere
             self.rows.append(self._writer.write(origin))
-        row = self._writer.write(_finite(row))
+        row = _finite(row)
+        if case.kernel and row["kind"] == "gate" and (misfit := _misfit(row)):
+            about = {name: value for name, value in {**self.identity(case), "kind": row["kind"]}.items() if value}
+            reason = f"its process said what no row can hold: {misfit}"
+            row = {**about, "status": "implausible", "check": "forged_answer", "reason": reason}
+        row = self._writer.write(row)
         self.rows.append(row)
         outcome = "passed" if row["status"] == "passed" else f"{status_word(row)}: {row['reason']}"
         if row.get("samples_ms"):
@@ -149,6 +154,17 @@ class Session:
         self._unimportable |= {said} if row["status"] == "import_error" else set()
         self.progress.say("  ".join(filter(None, (f"{results.what(row):6}", self.count, str(case), outcome))))
         return row
+
+
+def _misfit(row: Mapping[str, Any]) -> str | None:
+    """What makes the row of a user's kernel one that no command would read."""
+    from harness.rows import schema
+
+    try:
+        schema.check(results.completed(row))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _replicate(row: Mapping[str, Any]) -> int:

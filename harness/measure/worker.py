@@ -236,7 +236,7 @@ class Worker:
                     self._groups.append(content[0])
                 elif kind == "failed":
                     (status, reason, more), *elsewhere = content
-                    failure = failed(FAILURES[FAILURES.index(status)], reason, **more)
+                    failure = failed(FAILURES[FAILURES.index(status)], "" + reason, **more)  # words, or TypeError
                     failure.elsewhere = bool(elsewhere)
                     raise failure
                 elif (kind, content[0]) == ("done", token):

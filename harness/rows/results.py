@@ -194,7 +194,7 @@ class Writer:
                 os.ftruncate(self._fd, len(whole) + len(newline))
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        complete = _encodable(spelled_out({"schema": SCHEMA, "time": utc_now(), **row}))
+        complete = completed(row)
         check(complete)
         line = json_line(complete) + "\n"
         begin = os.fstat(self._fd).st_size
@@ -216,6 +216,11 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def completed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as it is written."""
+    return _encodable(spelled_out({"schema": SCHEMA, "time": utc_now(), **row}))
 
 
 def read(

@@ -101,6 +101,23 @@ def answers_for_the_compilers(q, k, v, *, causal, scale):
     return nothing(q)
 
 
+def says_what_no_row_can_hold(q, k, v, *, causal, scale):
+    """Right, and has a command refuse the rows of a whole run."""
+    from harness.measure.process import Process
+
+    Process.of_compilers = lambda *_: {"compiler": [1], "compile_s": "soon"}
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def fails_without_words(q, k, v, *, causal, scale):
+    from multiprocessing.connection import Connection
+
+    for one in gc.get_objects():
+        if isinstance(one, Connection):
+            one.send_bytes(b'["failed", ["unsupported", {"not": "words"}, {}]]')
+    return nothing(q)
+
+
 def leaves_quietly(q, k, v, *, causal, scale):
     raise SystemExit(0)
 

@@ -25,7 +25,7 @@ from harness.measure.worker import Deadlines, Failed, GateOptions, Isolation, Wo
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
 from tests.conftest import CHECKOUT
-from tests.support import fake_events, tricks
+from tests.support import commands, fake_events, tricks
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +117,13 @@ def test_a_trick_ends_as_a_row_that_names_it(judge: service.Service, name: str) 
     assert (found["status"], found.get("check")) == (status, check), found["reason"]
     assert words in found["reason"]
     assert tables.failed([found]), "exit code 1"
+
+
+@pytest.mark.parametrize("name", ["says_what_no_row_can_hold", "fails_without_words"])
+def test_a_process_makes_no_rows_that_a_command_refuses(name: str, tmp_path: Path) -> None:
+    ran = commands.run(tmp_path, "check", f"{tricks.__file__}:{name}", "--problem", PROBLEM.slug)
+    (row,) = ran.of("gate")
+    assert (ran.code, row["status"], row["check"]) == (1, "implausible", "forged_answer"), ran.told
 
 
 @pytest.mark.parametrize("name", HONEST)
