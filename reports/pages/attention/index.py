@@ -94,10 +94,10 @@ def newest(datasets: Iterable[Dataset]) -> tuple[versions.Beside, str, list[str]
 
 
 def controlled(deciding: Iterable[answer.Deciding], language: str) -> str:
-    """How many of the techniques an author controls in a language: 4 and 1 in pieces."""
+    """How many of the techniques an author controls in a language: 4, and 1 in pieces."""
     direct = [line.technique for line in deciding if line.said[language].counts == "direct"]
     pieces = [name for name in direct if (name, language) in PIECES]
-    return f"{len(direct) - len(pieces)}{f' and {len(pieces)} in pieces' if pieces else ''}"
+    return f"{len(direct) - len(pieces)}{f', and {len(pieces)} in pieces' if pieces else ''}"
 
 
 def decode_shares(data: Dataset, grid: list[Any]) -> dict[str, float]:
