@@ -42,6 +42,8 @@ def verdict(cell: Mapping[str, Any]) -> str:
 
 def tally(cells: Sequence[Mapping[str, Any]]) -> str:
     """The fastest library is reached on 6 of 12 problems; 6 are not settled."""
+    if not any("verdict" in cell for cell in cells):
+        return "No problem has a number."
     counts = Counter(cell.get("verdict", "without a number") for cell in cells)
     reached = counts.pop(REACHED, 0)
     on = f"all {len(cells)}" if reached == len(cells) else f"{reached or 'none'} of {len(cells)}"
