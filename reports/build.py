@@ -177,12 +177,8 @@ class Site:
         yield Page(correctness.PATH, "correctness.html", partial(correctness.page, every))
         most = max(self._first, key=lambda data: len(data.environments))
         yield Page("regressions.html", "regressions.html", partial(overview.regressions, most))
-        yield Page("guide/reading.html", "guide.html", guide.reading)
-        yield Page("guide/judging.html", "guide.html", guide.judging)
-        yield Page("guide/verifying.html", "guide.html", guide.verifying)
-        yield Page("guide/cpu.html", "guide.html", guide.cpu)
-        yield Page("guide/gpus.html", "guide.html", guide.gpus)
-        yield Page("guide/training.html", "guide.html", guide.training)
+        for name in guide.TITLES:
+            yield Page(f"guide/{name}.html", "guide.html", partial(guide.page, name))
         yield Page("data.html", "data.html", partial(overview.data_page, every))
 
     def _findings(self) -> dict[str, Any]:

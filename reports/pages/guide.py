@@ -24,30 +24,21 @@ PRINTED = NOTES / "cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
 
 
-def reading() -> dict[str, Any]:
-    """The variables of the page of the method."""
-    about = {"sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
-    return {"title": "How to read this report", "text": _text("reading", about)}
+TITLES = {
+    "reading": "How to read this report",
+    "judging": "Right, slower, or noise?",
+    "verifying": "Can a kernel cheat?",
+    "cpu": "Run the kernels on a CPU",
+    "gpus": "Every GPU at once",
+    "training": "Train with the flagship",
+}
+"""Note, and page -> its title."""
 
 
-def judging() -> dict[str, Any]:
-    """The variables of the page of what counts as right, and as slower."""
-    return {"title": "Right, slower, or noise?", "text": _text("judging", {})}
-
-
-def verifying() -> dict[str, Any]:
-    """The variables of the page of what a kernel cannot feign."""
-    return {"title": "Can a kernel cheat?", "text": _text("verifying", {})}
-
-
-def training() -> dict[str, Any]:
-    """The variables of the page of gradients."""
-    return {"title": "Train with the flagship", "text": _text("training", {})}
-
-
-def gpus() -> dict[str, Any]:
-    """The variables of the page of several GPUs."""
-    return {"title": "Every GPU at once", "text": _text("gpus", {})}
+def page(name: str) -> dict[str, Any]:
+    """The variables of guide/<name>.html."""
+    about = {"reading": _links, "cpu": _broken}.get(name, dict)
+    return {"title": TITLES[name], "text": _text(name, about())}
 
 
 def _text(name: str, variables: Mapping[str, Any]) -> Markup:
@@ -63,11 +54,15 @@ def _highlighted(code: str, language: str, _: str) -> str:
     return str(listing.highlighted(code, language)) if language else ""  # Markup would escape the tags around it
 
 
-def cpu() -> dict[str, Any]:
-    """The variables of the page of kernels on a CPU."""
+def _links() -> dict[str, Any]:
+    return {"sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
+
+
+def _broken() -> dict[str, Any]:
+    """The planted bugs, and what the check says of one of them."""
     bug = planted.find(BUG)
     diff = bug.path.read_text()
-    about = {
+    return {
         "patch": PATCH,
         "check": "python3 -m harness " + " ".join(CHECK),
         "diff": diff[diff.index("--- ") :],
@@ -76,4 +71,3 @@ def cpu() -> dict[str, Any]:
         "bugs": planted.bugs(),
         "plain": lambda text: re.sub(r"([\\`*_|<\[])", r"\\\1", text),
     }
-    return {"title": "Run the kernels on a CPU", "text": _text("cpu", about)}

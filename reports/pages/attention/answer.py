@@ -10,7 +10,7 @@ from harness.catalog import experiments, techniques
 from harness.catalog.roofs import PEAK
 from harness.operators.attention.prices import EXPERIMENT as GAP
 from harness.operators.protocol import Problem
-from reports.data.dataset import Dataset, Point
+from reports.data.dataset import Dataset
 from reports.facts import answer as facts
 from reports.facts import matrix, versions
 from reports.facts.answer import Answer
@@ -96,13 +96,3 @@ def newest_triton(datasets: Iterable[Dataset]) -> tuple[Dataset, versions.Beside
         if found:
             return data, max(found, key=lambda one: one.backend)
     return None
-
-
-def grid(data: Dataset) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of the grid, with the fastest kernel in each language and the fastest library."""
-    return facts.over_problems(data, GRID, SHOWN)
-
-
-def decode(data: Dataset) -> list[tuple[Problem, dict[str, Point]]]:
-    """The same of problems with few queries and many keys."""
-    return facts.over_problems(data, DECODE, SHOWN)

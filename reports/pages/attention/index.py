@@ -59,8 +59,8 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         return {"answer": None, "of_all": data.operator.techniques}
     deciding = answer.deciding(data, found.problem, rows.known, rows.datasets)
     grades = {one.grade for line in deciding for one in line.said.values()}
-    grids = {"grid": answer.grid(data), "decode": answer.decode(data)}
-    grid, decode = grids.values()
+    grid, decode = (facts.over_problems(data, name, answer.SHOWN) for name in (answer.GRID, answer.DECODE))
+    grids = {"grid": grid, "decode": decode}
     measured = {
         "every step": answer.LADDER,
         "every problem": answer.GRID,

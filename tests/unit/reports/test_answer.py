@@ -137,7 +137,7 @@ def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
     fast = synthetic.make("timing", "producer_consumer", "triton", problem, Tile(128, 64, 1, 8), **about)
     rows = [synthetic.ENVIRONMENT, *(timed_at(row, speed) for row, speed in ((slow, 500), (fast, 600)))]
     hashes = {(name, "triton"): synthetic.sha(name, "triton") for name in ("flagship", "producer_consumer")}
-    ((where, points),) = answer.grid(Dataset("NVIDIA H200", True, rows, hashes))
+    ((where, points),) = facts.over_problems(Dataset("NVIDIA H200", True, rows, hashes), answer.GRID, answer.SHOWN)
     assert (where, points["triton"].row and points["triton"].row.technique) == (problem, "producer_consumer")
     assert points["triton"].tflops == pytest.approx(600)
     assert not points["cuda"].counts

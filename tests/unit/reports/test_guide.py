@@ -57,7 +57,7 @@ def test_every_planted_bug_fits_its_kernel() -> None:
 
 
 def test_every_planted_bug_is_listed() -> None:
-    page = rendered("guide.html", guide.cpu())
+    page = rendered("guide.html", guide.page("cpu"))
     for path in (ROOT / "tests" / "planted").glob("*.patch"):
         bug = planted.read(path)
         assert bug.story
