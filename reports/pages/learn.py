@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import page_of, title
+from reports.data.names import page_of, short_gpu, title
 from reports.facts import layouts, matrix, timelines
 from reports.facts.expressibility import Known, Said
 from reports.facts.timelines import Timeline
@@ -67,7 +67,13 @@ class Lesson:
 
 def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
     lessons = [_lesson(*one, datasets, known, claims) for one in sections()]
-    return {"lessons": lessons, "languages": LANGUAGES, "index": [*entries(lessons)], "data": datasets[0]}
+    return {
+        "lessons": lessons,
+        "languages": LANGUAGES,
+        "index": [*entries(lessons)],
+        "data": datasets[0],
+        "gpu": short_gpu(datasets[0].gpu),
+    }
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
