@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -71,6 +72,7 @@ def _import(kernel: own.Kernel, signature: str) -> Callable[..., Any]:
     """The function of a fresh module. Raises what importing the file raises, and TypeError for what is no function."""
     assert kernel.function is not None
     sys.path.insert(0, str(kernel.path.parent))  # for what lies beside it
+    sys.path.append(os.getcwd())  # last: what lies there takes the place of nothing
     name = f"own_{kernel.path.stem}"
     spec = importlib.util.spec_from_file_location(name, kernel.path)
     assert spec is not None

@@ -186,6 +186,18 @@ def test_nothing_is_imported_from_the_working_folder(start: Callable[..., Worker
             worker.call("ask")
 
 
+def test_a_kernel_may_import_from_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "in_the_working_folder.py").touch()
+    (tmp_path / "kernels" / "mine.py").write_text("import in_the_working_folder\ndef attend(q, k, v): ...\n")
+    kernel = own.parse(f"{tmp_path}/kernels/mine.py:attend")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        worker = Isolation(None, "harness.build", "cpu", tmp_path / "log", Deadlines())
+        worker.call("load", Case("check", None, own.BACKEND, PROBLEM, None, kernel), "mine")
+        worker.kill()
+
+
 @pytest.mark.parametrize("status", ["passed", "fine", None, 3])
 def test_a_process_can_say_that_it_failed_and_nothing_better(status: Any, tmp_path: Path) -> None:
     """Whatever else it says is a forged answer."""
