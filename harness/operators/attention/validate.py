@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -271,17 +272,39 @@ def check_overlap_within(name: str, output: Tensor) -> None:
 
 
 def check_aliasing(tensors: dict[str, Tensor], outputs: Sequence[str]) -> None:
-    """Outputs need a range of memory of their own, also from each other: nothing lies between their rows. Meta tensors
-    have no addresses to compare."""
+    """Outputs need memory of their own, also from each other. Meta tensors have no addresses to compare."""
     if tensors["q"].device.type == "meta":
         return
     extents = {name: _extent(tensor) for name, tensor in tensors.items()}
     for output in outputs:
         begin, end = extents[output]
         for name, (other_begin, other_end) in extents.items():
-            if name != output and begin < other_end and other_begin < end:
+            apart = name == output or begin >= other_end or other_begin >= end
+            if not apart and _share_elements(tensors[output], tensors[name]):
                 got = f"memory that overlaps {name}"
                 raise _wrong(output, got, "memory of its own", "allocate it with torch.empty_like")
+
+
+def _share_elements(one: Tensor, other: Tensor) -> bool:
+    """Whether an address belongs to both: not where they lie interleaved in one buffer. Exact where both step alike, as
+    there; True where they do not."""
+    both = zip(one.stride(), other.stride(), one.shape, other.shape, strict=False)
+    steps = [(step, second, size, wide) for step, second, size, wide in both if size > 1 or wide > 1]
+    distance, odd = divmod(one.data_ptr() - other.data_ptr(), one.element_size())
+    if odd or one.dtype != other.dtype or any(step != second for step, second, _, _ in steps):
+        return True
+    steps.sort()
+    reaches = accumulate(((max(size, wide) - 1) * step for step, _, size, wide in steps), initial=0)
+    if any(step <= reach for (step, *_), reach in zip(steps, reaches, strict=False)):
+        return True  # a dimension steps into what finer ones cover
+
+    def reached(rest: int, steps: list[tuple[int, int, int, int]]) -> bool:
+        if not steps:
+            return rest == 0
+        (step, _, size, wide), *finer = steps
+        return any(-size < n < wide and reached(rest - n * step, finer) for n in (rest // step, rest // step + 1))
+
+    return reached(distance, steps[::-1])
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:

@@ -379,7 +379,19 @@ def interleaved(gap: int) -> dict[str, torch.Tensor]:
     return {"q": q, "k": k, "v": v, "o": o, "lse": torch.zeros(batch, heads, seq)}
 
 
-@pytest.mark.parametrize("gap", [0, 56, 64, 72, 128, 192])
-def test_outputs_between_the_rows_of_inputs_are_refused(gap: int) -> None:
-    with pytest.raises(ValueError, match="o: got memory that overlaps q"):
-        validate(**interleaved(gap), scale=0.125, causal=False)
+@pytest.mark.parametrize(("gap", "shared"), [(64, False), (0, True), (56, True), (72, True), (128, True), (192, False)])
+def test_outputs_between_the_rows_of_inputs_share_nothing(gap: int, shared: bool) -> None:
+    tensors = interleaved(gap)
+    assert bool(addresses(tensors["q"]) & addresses(tensors["o"])) == shared
+    if shared:
+        with pytest.raises(ValueError, match="o: got memory that overlaps q"):
+            validate(**tensors, scale=0.125, causal=False)
+    else:
+        validate(**tensors, scale=0.125, causal=False)
+
+
+def addresses(tensor: torch.Tensor) -> set[int]:
+    """Of all elements."""
+    places = [torch.arange(size) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    grid = sum(torch.meshgrid(*places, indexing="ij"))
+    return set((grid.flatten() * tensor.element_size() + tensor.data_ptr()).tolist())
