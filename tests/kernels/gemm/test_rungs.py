@@ -139,6 +139,9 @@ def test_groups_are_right_in_triton(problem: Problem) -> None:
     assert children.call(in_interpreter, "grouped", problem, environment=environment) == (True, None)
 
 
+SPILLS = {("stream_k", "gluon"): 80}
+"""Bytes: numbers of a run of steps, put away while the main loop has the registers. Nothing else spills."""
+
 CELLS = [
     (technique, backend, arch)
     for backend in techniques.LANGUAGES
@@ -172,4 +175,4 @@ def compiles(technique: Technique, backend: str, arch: str, problem: Problem) ->
     found = children.call(survey.inspect_one, cell, arch, "bundled", environment=build.environment_of(cell))
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == technique.mma
-    assert found["code"]["spill_bytes"] == 0
+    assert found["code"]["spill_bytes"] <= SPILLS.get((technique.name, backend), 0)
