@@ -7,6 +7,7 @@ cubins that other Tritons made (harness.measure.launches).
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import os
@@ -31,8 +32,14 @@ class Program:
     grid: tuple[int, ...] = ()
 
 
-def take(path: str, arch: str | None = None) -> tuple[list[Program], Exception | None]:
-    """The programs that `run()` of the file launches, each once, and what ended it early.
+def take(
+    path: str,
+    kernel: str = "",
+    signature: str | None = None,
+    options: Mapping[str, int] | None = None,
+    arch: str | None = None,
+) -> tuple[list[Program], Exception | None]:
+    """The programs that `run()` of the file launches, each once, and what ended it early; or the one of a `signature`.
 
     `arch`: of the GPU that they are compiled for, such as sm_90a; None launches them on the one here.
     """
@@ -44,7 +51,11 @@ def take(path: str, arch: str | None = None) -> tuple[list[Program], Exception |
     ended = None
     with _captured(target, found):
         try:
-            runpy.run_path(path)["run"]()
+            names = runpy.run_path(path)
+            if signature is None:
+                names["run"]()
+            else:
+                found.append(Program(kernel, lambda: _of_signature(names[kernel], signature, options or {}, target)))
         except Exception as error:
             ended = error
     return found, ended
@@ -118,6 +129,26 @@ def _without_gpu(target: Any) -> AbstractContextManager[Any]:
     for name, answer in {**says, "get_device_properties": about}.items():
         setattr(torch.cuda, name, _saying(answer))
     return OnMeta()
+
+
+def _of_signature(function: Any, signature: str, options: Mapping[str, int], target: Any) -> Any:
+    """The kernel compiled for types such as "*fp16:16, i32, 64": of each parameter its type, with the number that it is
+    a multiple of, or the value of a constant."""
+    import triton
+    from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    kinds, constants, attrs = {}, {}, {}
+    for place, (name, written) in enumerate(zip(function.arg_names, signature.split(","), strict=True)):
+        kind, _, multiple = written.strip().partition(":")
+        if re.fullmatch(r"-?[\d.]+|True|False|None", kind):
+            kinds[name], constants[name] = "constexpr", ast.literal_eval(kind)
+        else:
+            kinds[name] = kind
+            if multiple:
+                attrs[place,] = [["tt.divisibility", int(multiple)]]
+    front_end = GluonASTSource if function.is_gluon() else ASTSource
+    return triton.compile(front_end(function, kinds, constants, attrs), target=target, options=dict(options))
 
 
 def _raising(error: Exception) -> Callable[[], Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +31,7 @@ from harness.cli.options import (
     missing,
     operator_of,
     refuse,
+    refuse_without,
     split,
 )
 from harness.cli.output import console, one_off_file, show_failures
@@ -51,11 +55,23 @@ def versions(
             help="Compare the others with the first. Default: the installed one and the newest known.",
         ),
     ] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Compare with the newest Triton of the package index.")
+    ] = False,
     backends: Backends = None,
     problem: Problems = None,
     tile: Annotated[
         str | None, typer.Option(help="A slug such as 128x128-s2-w8; by default the one that `tune` chose.")
     ] = None,
+    signature: Annotated[
+        str | None,
+        typer.Option(
+            help="Of FILE.py:KERNEL, for a file without run(): types of the parameters, multiples that they are, and "
+            'values of constants, as in "*fp16:16, i32, 64".'
+        ),
+    ] = None,
+    num_warps: Annotated[int | None, typer.Option(help="With --signature.")] = None,
+    num_stages: Annotated[int | None, typer.Option(help="With --signature.")] = None,
     arch: Annotated[str, typer.Option(help="sm_80, sm_90a or sm_120a.")] = ARCH,
     as_json: AsJson = False,
 ) -> None:
@@ -70,9 +86,13 @@ def versions(
     from harness.expressibility import versions as compiling
 
     words, files = split(names)
+    of_file = {"--signature": signature, "--num-warps": num_warps, "--num-stages": num_stages}
     if (files and words) or len(files) > 1:
         raise typer.BadParameter(f"TECHNIQUE|FILE: got {' and '.join(names or ())}, expected one file, or techniques")
-    known = triton.split(",") if triton else [installed(), techniques.RELEASES[-1]]
+    if not newest:
+        known = triton.split(",") if triton else [installed(), techniques.RELEASES[-1]]
+    else:
+        known = [*(triton.split(",") if triton else [installed()]), newest_of_index()]
     found = list(dict.fromkeys(version.strip() for version in known))
     for version in found:
         if not compiling.is_known(version):
@@ -87,10 +107,11 @@ def versions(
         refuse(
             "a file", "its run() says what it launches", {"--backend": backends, "--problem": problem, "--tile": tile}
         )
-        file = own_file(files[0], arch)
+        file = own_file(files[0], arch, signature, num_warps, num_stages)
         get(found)
         compiled, ended = compiling.of_file(file, found)
     else:
+        refuse_without("a file", "kernels of the ladders have arguments of their own", of_file)
         twins = chosen_twins(words, backends, problem, tile, arch, found)
         get(found)
         compiled = compiling.of_twins(twins, found)
@@ -116,6 +137,16 @@ def installed() -> str:
     return tritons.installed() or techniques.RELEASES[0]
 
 
+def newest_of_index() -> str:
+    """The newest release of Triton that the package index has."""
+    command = [sys.executable, "-m", "pip", "index", "versions", "triton"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if found := re.search(r"Available versions: ([\w.]+)", done.stdout):
+        return found[1]
+    said = done.stderr.strip()[-400:] or "it named no version"
+    missing(f"--newest: the package index did not answer ({said}); try again with a network")
+
+
 def get(found: Sequence[str]) -> None:
     """Downloads the Tritons that are not here."""
     from harness.build import tritons
@@ -130,16 +161,26 @@ def get(found: Sequence[str]) -> None:
                 missing(f"--triton: {error}; carry build/triton/{version} here from a machine with a network")
 
 
-def own_file(name: str, arch: str) -> File:
-    """The file of the user's that has run()."""
+def own_file(name: str, arch: str, signature: str | None, num_warps: int | None, num_stages: int | None) -> File:
+    """The file of the user's: with a signature its kernel, else its run()."""
     from harness.catalog import own
     from harness.expressibility.versions import File
 
+    options = {"num_warps": num_warps, "num_stages": num_stages}
     with bad_usage("TECHNIQUE|FILE: "):
         kernel = own.parse(name if name.endswith(".cu") or ".py:" in name else f"{name}:run")
-    if kernel.function != "run":
-        raise typer.BadParameter(f"TECHNIQUE|FILE: got {name}, expected a .py file with a function run()")
-    return File(kernel.path, arch)
+    if kernel.path.suffix != ".py":
+        raise typer.BadParameter(f"TECHNIQUE|FILE: got {name}, expected a .py file: Triton compiles no other")
+    if signature is None:
+        named = {f"--{option.replace('_', '-')}": value for option, value in options.items()}
+        refuse_without("--signature", "run() says with which options it launches", named)
+        if kernel.function != "run":
+            raise typer.BadParameter(
+                f"TECHNIQUE|FILE: got {name} without --signature; add it, or name a file with run()"
+            )
+        return File(kernel.path, arch)
+    given = tuple((option, value) for option, value in options.items() if value is not None)
+    return File(kernel.path, arch, str(kernel.function), signature, given)
 
 
 def chosen_twins(
@@ -231,6 +272,9 @@ def time_file(file: File, changed: Compiled) -> None:
     """Times the programs of a file that changed, those of all versions in one group, from cubins."""
     from harness.measure import launches
 
+    if file.signature is not None:
+        console.print("not timed: a signature has no arguments; give the file a run()")
+        return
     made = {
         name: {version: {each: texts[each] for each in ("launch", "cubin")} for version, texts in by_version.items()}
         for name, by_version in changed.items()

@@ -66,12 +66,12 @@ def twin(root, module, problem, tile, arch):
     return getattr(kernel, "twin", kernel).specialize(SimpleNamespace(**problem), None, tile, arch).compile()
 
 
-def of_file(root, run, arch):
+def of_file(root, run, kernel, signature, options, arch):
     """The programs of a file of the user's by name, RUN last."""
     sys.path.insert(0, root)
     from harness.build import launches
 
-    found, ended = launches.take(run, arch)
+    found, ended = launches.take(run, kernel, signature, options, arch)
     for program in found:
         yield program.name, program.build
     yield RUN, lambda: ended or {}

@@ -24,10 +24,13 @@ RESOURCES = {"registers": "registers", "stack": "spill bytes", "shared": "shared
 
 @dataclass(frozen=True)
 class File:
-    """A file of the user's, whose `run()` launches the kernels."""
+    """A file of the user's: its `run()` launches the kernels, or `kernel` has a `signature` (child.of_signature)."""
 
     path: Path
     arch: str
+    kernel: str = ""
+    signature: str | None = None
+    options: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Twin(claims.Twin):
 def of_file(file: File, versions: Sequence[str]) -> tuple[Compiled, dict[str, str]]:
     """The file's programs, and by version what ended its `run()` early. Raises tritons.MissingTriton."""
     request: dict[str, object] = {"root": str(sources.ROOT), "run": str(file.path), "arch": file.arch}
+    request |= {"kernel": file.kernel, "signature": file.signature, "options": dict(file.options)}
     found: Compiled = {}
     ended = {}
     for version in versions:

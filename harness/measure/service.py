@@ -210,6 +210,10 @@ class Service(Process):
             if not verdict.passed:
                 reason = f"last timed output: {verdict.reason}"
                 rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
+            elif options.get("mode") == "idle":
+                self.launching("launch", label)
+                latency = timing.host_latency(calls[label], synchronize=self._synchronize)
+                rows[label]["call_us"] = {"launcher": latency}
         return rows
 
     def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:

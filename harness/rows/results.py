@@ -93,7 +93,7 @@ FIELDS = (
   flop (of tensor cores), exponentials, instructions (of fp32, lane by lane), units (of a softmax). tflops: of the GPU.
 - clock_ghz: SM clock launch by launch: clock64 over globaltimer, median multiprocessor; of a roof inside the kernel,
   of a timing around launches that are no samples, of counters what ncu says, whose launches stand alone.
-- group, order: id of the interleaved group, and what was in it. call_us: of earlier rows.
+- group, order: id of the interleaved group, and what was in it. call_us: the host's time of a call, in idle mode.
 """
 
 

@@ -109,6 +109,18 @@ def test_the_exit_code_says_whether_something_moved(
     assert said in capsys.readouterr().out
 
 
+def test_the_newest_is_compared_with_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("harness.cli.versions"), "newest_of_index", lambda: "9.9.9")
+    monkeypatch.setattr(tritons, "is_here", lambda version, dialect="triton": version == HERE)
+    asked: list[str] = []
+    monkeypatch.setattr(tritons, "install", asked.append)
+    monkeypatch.setattr(programs, "of_file", lambda request, version: {"a": program()})
+    (tmp_path / "mine.py").write_text("def run(): pass")
+    with pytest.raises(typer.Exit) as ended:
+        versions([str(tmp_path / "mine.py")], newest=True, arch="sm_90a")
+    assert (asked, ended.value.exit_code) == (["9.9.9"], 0)
+
+
 def test_on_a_gpu_only_what_changed_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +150,9 @@ def test_on_a_gpu_only_what_changed_is_timed(
         ({"names": ["{file}", "attention/xor_swizzle"]}, "expected one file, or techniques"),
         ({"names": ["{file}"], "triton": "newest"}, "expected versions such as"),
         ({"names": ["{file}"], "tile": "64x64-s1-w4"}, "--tile"),
-        ({"names": ["{file}:kernel"]}, r"with a function run\(\)"),
+        ({"names": ["{file}:kernel"]}, "without --signature"),
+        ({"names": ["{file}"], "num_warps": 8}, "--num-warps"),
+        ({"names": ["attention/xor_swizzle"], "signature": "i32"}, "--signature"),
         ({"names": ["attention/xor_swizzle"], "tile": "192x80-s1-w4"}, "takes 192x80-s1-w4"),
     ],
 )
@@ -158,6 +172,11 @@ def test_the_programs_of_a_file_are_those_that_run_launches(tmp_path: Path) -> N
     assert "no_such_name" in found["wrong"][HERE]["words"]
     assert all("sass" in found[name][HERE] for name in ("double", "tuned", "tuned 2"))
     assert "meta tensors" in ended[HERE]  # nothing has run: .item() has no number
+    signature = File(tmp_path / "mine.py", "sm_80", "double", "*fp16:16, *fp16, i32, 64", (("num_warps", 2),))
+    found, ended = of_file(signature, [HERE])
+    assert list(found) == ["double"]
+    assert "warps 2" in found["double"][HERE]["facts"]
+    assert not ended
 
 
 @pytest.mark.slow

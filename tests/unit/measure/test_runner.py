@@ -451,8 +451,9 @@ def test_a_group_whose_pair_differs_is_timed_once_more(
 
 def test_pairs_of_idle_mode_may_differ_by_more(tmp_path: Path) -> None:
     rows = run(tmp_path / "run.jsonl", experiment("right"), modes=("idle",), timing={"min_samples": 2})
-    again = next(row for row in rows if row["kind"] == "timing")["details"]["again"]
-    assert again["limit"] >= runner.IDLE["limit"] > runner.AGAIN_LIMIT
+    timed = next(row for row in rows if row["kind"] == "timing")
+    assert timed["details"]["again"]["limit"] >= runner.IDLE["limit"] > runner.AGAIN_LIMIT
+    assert timed["call_us"]["launcher"] > 0
 
 
 def test_resume_skips_what_is_final_and_repeats_what_was_interrupted(gate_run: Path, tmp_path: Path) -> None:

@@ -371,6 +371,21 @@ def test_on_an_idle_stream_the_time_of_the_host_counts(monkeypatch: pytest.Monke
     assert stopwatch.exposed == {"a"}
 
 
+def test_host_latency_is_the_time_of_a_call_and_not_of_its_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, synchronized = [0.0], []
+
+    def call() -> None:
+        now[0] += 20e-6
+
+    def synchronize() -> None:
+        now[0] += 1.0
+        synchronized.append(now[0])
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    assert timing.host_latency(call, synchronize=synchronize) == pytest.approx(20)
+    assert len(synchronized) == 2
+
+
 class FakeNvml:
     """A card at 1500 MHz and 650 of 700 W that idles every other time and is power-capped in between."""
 
