@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.catalog import sources, techniques
+from harness.catalog import cases, sources, techniques
 from harness.catalog.entries import Tile
 from harness.operators.protocol import Problem
 from harness.rows import reading
@@ -181,9 +181,17 @@ def _points(data: Dataset, race: Race, problem: Problem, language: str, panel: s
                         yield point
 
 
-def _faster_before(best: Point, points: Iterable[Point]) -> float | None:
-    before = max((point.tflops or 0 for point in points if point.kind == "earlier"), default=0)
+def _faster_before(best: Point, points: Sequence[Point]) -> float | None:
+    """Of programs that no rung has a current time of, at any tile."""
+    timed = {_program(point.row) for point in points if point.counts and point.row}
+    earlier = [point for point in points if point.kind == "earlier" and point.row and _program(point.row) not in timed]
+    before = max((point.tflops or 0 for point in earlier), default=0)
     return before if best.counts and before > BOARDS * (best.tflops or 0) else None
+
+
+def _program(row: Row) -> str:
+    """The rung whose program a rung runs in the row's language: another's where it is a one-line twin."""
+    return cases.origin(cases.Case("", row.technique, row.backend, reading.problem_of(row), None))
 
 
 def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point, before: float | None) -> Bar:

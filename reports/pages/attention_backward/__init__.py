@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.catalog import techniques
+from harness.catalog import cases, sources, techniques
+from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.attention_backward.prices import EXPERIMENT as GAP
-from reports.data.dataset import Dataset
+from harness.operators.protocol import Problem
+from reports.data.dataset import Dataset, fastest
 from reports.facts.answer import Race
 from reports.pages.answers import Comparison, fastest_of, peak
 
-LADDER, GRID = "ladder", "grid"
+LADDER, GRID, FLEX = "ladder", "grid", "over_flex"
 
 
 def _experiments(data: Dataset, language: str) -> list[str]:
-    return [name for name in (LADDER, GRID, GAP) if name in data.experiments]
+    return [name for name in (LADDER, GRID, GAP, FLEX) if name in data.experiments]
+
+
+def _repeating(data: Dataset, problem: Problem, language: str) -> list[Technique]:
+    """Rungs whose bits repeat in this language: a one-line twin has the bits of the program that it names."""
+    rungs = {rung.name: rung for rung in data.operator.techniques}
+    return [
+        rung
+        for rung in rungs.values()
+        if sources.has_series(language, rung.path)
+        if rungs[cases.origin(cases.Case("", rung.name, language, problem, None))].repeats
+    ]
 
 
 class Backward(Comparison):
@@ -24,8 +37,14 @@ class Backward(Comparison):
 
     def page(self, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
         variables = super().page(data, every)
-        repeating = [technique for technique in data.operator.techniques if technique.repeats]
-        points = {name: fastest_of(data, LADDER, variables["answer"].problem, repeating, name) for name in LANGUAGES}
+        problem = variables["answer"].problem
+        points = {
+            language: fastest(
+                fastest_of(data, experiment, problem, _repeating(data, problem, language), language)
+                for experiment in _experiments(data, language)
+            )
+            for language in LANGUAGES
+        }
         return variables | {
             "repeats": {name: point for name, point in points.items() if point.counts},
             "deterministic": techniques.get("attention_backward/deterministic"),

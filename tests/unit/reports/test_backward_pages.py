@@ -57,7 +57,7 @@ def dataset(*rows: Row) -> Dataset:
     hashes = {
         (named, backend): synthetic.sha(name, backend)
         for backend, speeds in SPEED.items()
-        for name in speeds
+        for name in (*speeds, "flagship")
         for named in (name, f"attention_backward/{name}")
     }
     raw = [synthetic.ENVIRONMENT, *rows] if rows else []
@@ -103,6 +103,18 @@ def test_gradients_that_repeat_are_those_of_rungs_that_say_so(data: Dataset) -> 
         *(row for row in of("ladder", HEADLINE) if row.get("technique") in (None, "overlapped", "bulk_reduce"))
     )
     assert 'id="repeats"' not in page_of(none)
+
+
+def test_a_program_is_current_where_a_rung_that_shares_it_is_timed() -> None:
+    """In core Triton the flagship is the program of deterministic, whose own earlier rows tell nothing then."""
+    old = {"source_sha256": "0" * 64}
+    shared = [row for row in of("ladder", HEADLINE) if row.get("technique") in (None, "two_kernels")]
+    flagship = make("flagship", "triton", HEADLINE, 400, experiment="over_flex")
+    for other, best in (("deterministic", 400), ("bulk_reduce", None)):
+        before = make(other, "triton", HEADLINE, 500, experiment="ladder") | old
+        found = facts.answer(dataset(*shared, before, flagship), backward.ANSWER.race)
+        assert found
+        assert found.best("triton").best == (pytest.approx(best) if best else None), other
 
 
 def test_every_problem_of_the_grid_has_a_line(data: Dataset) -> None:
