@@ -130,7 +130,8 @@ class Sample:
 class Verdict:
     """`check` names the check that failed and `reason` says how; both are None for a pass.
 
-    `numerics` is safe for JSON: finite numbers, or None for one that is not finite.
+    `numerics` is safe for JSON: finite numbers, or None for one that is not finite. Of a pass it has at least max_abs,
+    the error; yardstick, that of a careful computation; and floor, a positive error that always passes.
     """
 
     passed: bool
