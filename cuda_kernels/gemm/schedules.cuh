@@ -1,5 +1,5 @@
 // The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, as it stands. The
-// numbers are those of SCHEDULES in harness/operators/gemm/limits.py.
+// numbers are those of SCHEDULES in harness/operators/gemm/schedules.py.
 #pragma once
 
 #if GEMM_SCHEDULE == 1

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 
 from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
-from harness.operators.gemm.problem import Problem
 
 SHARED_MEMORY_BYTES = 227 * 1024
 """Bytes that a block can ask for on compute capability 9.0."""
@@ -76,14 +74,22 @@ WARPGROUP_TILES = Limit(
         or tile.block_m * tile.block_n > 4096 * tile.warps
     ),
 )
+
+
+def _in_gluon(*limits: Limit) -> tuple[Limit, ...]:
+    """The same limits of Gluon."""
+    return tuple(replace(limit, backend="gluon") for limit in limits)
+
+
 PLAIN = (ONE_PRODUCT, WHOLE_TILES, POWER_OF_TWO)
 MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
-_OF_WARPGROUPS = (WARPGROUP_TILES, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+_RINGS = (ROW_OF_128_BYTES, RING, SHARED_MEMORY)
+_OF_WARPGROUPS = (WARPGROUP_TILES, *_RINGS)
 WARPGROUPS = (
     ONE_PRODUCT,
     POWER_OF_TWO,
     *_OF_WARPGROUPS,
-    *(Limit("gluon", one.reason, one.applies) for one in _OF_WARPGROUPS),
+    *_in_gluon(*_OF_WARPGROUPS),
 )
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""
 _TILE_EACH = Limit(
@@ -92,19 +98,14 @@ _TILE_EACH = Limit(
     "most 2048 * warps",
     lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 2048 * tile.warps,
 )
-PINGPONG = (*WARPGROUPS, _TILE_EACH, Limit("gluon", _TILE_EACH.reason, _TILE_EACH.applies))
-
-
-def _leaves_no_room_for_c(problem: Problem, tile: Tile) -> bool:
-    return buffers(tile) + tile.warps * 2048 > SHARED_MEMORY_BYTES
-
-
+PINGPONG = (*WARPGROUPS, _TILE_EACH, *_in_gluon(_TILE_EACH))
 _C_BESIDE_RINGS = Limit(
     "cuda",
     "beside the rings of A and B each warp needs 2048 bytes of shared memory to stage C",
-    _leaves_no_room_for_c,
+    lambda problem, tile: buffers(tile) + tile.warps * 2048 > SHARED_MEMORY_BYTES,
 )
-STAGED = (*WARPGROUPS, _C_BESIDE_RINGS, Limit("gluon", _C_BESIDE_RINGS.reason, _leaves_no_room_for_c))
+_C_STAGED = (_C_BESIDE_RINGS, *_in_gluon(_C_BESIDE_RINGS))
+STAGED = (*WARPGROUPS, *_C_STAGED)
 """Of rungs that store C by TMA."""
 GROUPS = tuple(limit for limit in STAGED if limit is not ONE_PRODUCT)
 """Of rungs that take groups too."""
@@ -126,122 +127,30 @@ _FEW_ROWS = Limit(
         tile.block_n != 16 * tile.warps or tile.block_m not in (16, 32, 64, 128) or tile.warps not in (4, 8)
     ),
 )
-SMALL_M = (
-    ONE_PRODUCT,
-    POWER_OF_TWO,
-    *(
-        Limit(backend, one.reason, one.applies)
-        for backend in ("cuda", "gluon")
-        for one in (_FEW_ROWS, ROW_OF_128_BYTES, RING, SHARED_MEMORY)
-    ),
-)
+SMALL_M = (ONE_PRODUCT, POWER_OF_TWO, _FEW_ROWS, *_RINGS, *_in_gluon(_FEW_ROWS, *_RINGS))
 """Of rungs that multiply B by A."""
-
-
-def _tiles_in_gluon(limits: tuple[Limit, ...]) -> Limit:
-    """WARPGROUP_TILES, as Gluon has it."""
-    return next(one for one in limits if one.backend == "gluon" and one.applies is WARPGROUP_TILES.applies)
-
-
-TWO_TENSORS = tuple(
-    {
-        POWER_OF_TWO: Limit(
-            "triton",
-            "the columns of a tile are in two tensors, whose sizes are powers of two: block_n must be 192 or 320, and "
-            "block_m and block_k powers of two",
-            lambda problem, tile: (
-                tile.block_n not in (192, 320) or any(size & size - 1 for size in (tile.block_m, block_k(tile)))
-            ),
-        ),
-        _tiles_in_gluon(STAGED): Limit(
-            "gluon",
-            "one or two warpgroups multiply, in the registers of their threads: warps must be 4 or 8, block_m a "
-            "multiple of 16 * warps, and block_m * block_n at most 6144 * warps",
-            lambda problem, tile: (
-                tile.warps not in (4, 8)
-                or bool(tile.block_m % (16 * tile.warps))
-                or tile.block_m * tile.block_n > 6144 * tile.warps
-            ),
-        ),
-    }.get(limit, limit)
-    for limit in STAGED
-)
-"""Of tile_192."""
-STORED_BY_TURNS = (
-    *PINGPONG,
-    Limit(
-        "gluon",
-        "beside the rings of A and B each of two warpgroups needs a box of C, 128 bytes of each of its rows",
-        lambda problem, tile: buffers(tile) + 2 * tile.block_m * 128 > SHARED_MEMORY_BYTES,
-    ),
-)
-"""Of pingpong_store."""
-TWO_BY_TURNS = (
+TWO_TENSORS = (
     ONE_PRODUCT,
     Limit(
-        "gluon",
-        "two warpgroups have a tile each, whose columns are in two tensors: warps must be 8, block_m 128, block_n 192, "
-        "block_k 64, and stages 2 or more",
+        "triton",
+        "the columns of a tile are in two tensors, whose sizes are powers of two: block_n must be 192 or 320, and "
+        "block_m and block_k powers of two",
         lambda problem, tile: (
-            (tile.warps, tile.block_m, tile.block_n, block_k(tile)) != (8, 128, 192, 64) or tile.stages < 2
+            tile.block_n not in (192, 320) or any(size & size - 1 for size in (tile.block_m, block_k(tile)))
         ),
     ),
-    STORED_BY_TURNS[-1],
-)
-"""Of pingpong_192."""
-SCHEDULES = {
-    0: STAGED,
-    1: STAGED,
-    2: STAGED,
-    3: STAGED,
-    4: STAGED,
-    5: WARPGROUPS,
-    6: SMALL_M,
-    7: PINGPONG,
-    8: WARPGROUPS,
-    9: STAGED,
-    10: TWO_TENSORS,
-    11: STORED_BY_TURNS,
-    12: TWO_BY_TURNS,
-}
-"""The flagship's schedules, by a tile's option `schedule`: 0, which no tile names, is the host's choice; the others are
-kernels of the ladder (cuda_kernels/gemm/schedules.cuh), and pingpong_store and pingpong_192 (triton_kernels/gemm/
-gluon_pingpong.py, gluon_pingpong_192.py). What each takes."""
-SCHEDULES_IN = {
-    "cuda": tuple(range(10)),
-    "core_triton": (0, 1, 2, 4, 5, 6, 10),
-    "gluon": (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12),
-}
-"""Those that a language has."""
-
-
-def schedule(tile: Tile) -> int:
-    """The number of the schedule that a tile names."""
-    return dict(tile.extra).get("schedule", 0)
-
-
-def _of_schedules(limit: Limit) -> Limit:
-    """The limit for those schedules alone that have it."""
-    return replace(
-        limit,
-        applies=lambda problem, tile: limit in SCHEDULES.get(schedule(tile), ()) and limit.applies(problem, tile),
-    )
-
-
-def _named(backend: str) -> Limit:
-    known = SCHEDULES_IN[backend]
-    reason = f"schedule must be one of {', '.join(map(str, known))}"
-    return Limit(backend, reason, lambda problem, tile: schedule(tile) not in known)
-
-
-CHOOSES = (
-    *(_of_schedules(limit) for limit in dict.fromkeys(chain(*SCHEDULES.values()))),
+    *_OF_WARPGROUPS,
     Limit(
-        "cuda",
-        "where the tile names no schedule it chooses its columns itself, of tiles with 128 rows for two warpgroups: "
-        "block_m must be 128 and warps 8",
-        lambda problem, tile: schedule(tile) == 0 and (tile.block_m != 128 or tile.warps != 8),
+        "gluon",
+        "one or two warpgroups multiply, in the registers of their threads: warps must be 4 or 8, block_m a "
+        "multiple of 16 * warps, and block_m * block_n at most 6144 * warps",
+        lambda problem, tile: (
+            tile.warps not in (4, 8)
+            or bool(tile.block_m % (16 * tile.warps))
+            or tile.block_m * tile.block_n > 6144 * tile.warps
+        ),
     ),
-    *map(_named, SCHEDULES_IN),
+    *_in_gluon(*_RINGS),
+    *_C_STAGED,
 )
-"""Of the rung that is compiled for several tiles, or as another rung."""
+"""Of tile_192: as STAGED, but for the columns of a tile in core Triton and Gluon."""

@@ -9,8 +9,8 @@ import pytest
 from harness.build import machine_code
 from harness.catalog import techniques
 from harness.catalog.entries import Tile
-from harness.operators.gemm.limits import schedule
 from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.schedules import schedule
 
 pytestmark = pytest.mark.spread
 

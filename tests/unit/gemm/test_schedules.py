@@ -9,8 +9,8 @@ import pytest
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
-from harness.operators.gemm.limits import SCHEDULES, SCHEDULES_IN, schedule
 from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.schedules import SCHEDULES, SCHEDULES_IN, schedule
 
 FLAGSHIP = techniques.of_qualified("gemm/flagship")
 HEADER = (sources.ROOT / "cuda_kernels/gemm/schedules.cuh").read_text()
@@ -20,8 +20,8 @@ RUNGS = {
 
 
 TWINS = {
-    "triton": (importlib.import_module("triton_kernels.gemm.hopper.flagship"), "core_triton"),
-    "gluon": (importlib.import_module("triton_kernels.gemm.gluon.hopper.flagship"), "gluon"),
+    "triton": importlib.import_module("triton_kernels.gemm.hopper.flagship"),
+    "gluon": importlib.import_module("triton_kernels.gemm.gluon.hopper.flagship"),
 }
 
 NAMES = {**RUNGS, 10: "tile_192", 11: "pingpong_store", 12: "pingpong_192"}
@@ -40,8 +40,8 @@ def test_the_header_and_the_limits_number_the_same_schedules() -> None:
 
 
 def test_the_flagships_in_triton_have_the_kernels_that_the_limits_number() -> None:
-    for backend, (module, series) in TWINS.items():
-        assert {0, *module.SCHEDULES} == set(SCHEDULES_IN[series]), backend
+    for backend, module in TWINS.items():
+        assert {0, *module.SCHEDULES} == set(SCHEDULES_IN[backend]), backend
         for number, twin in module.SCHEDULES.items():
             assert twin.kernel.__name__ == NAMES[number], backend
 
@@ -49,7 +49,7 @@ def test_the_flagships_in_triton_have_the_kernels_that_the_limits_number() -> No
 @pytest.mark.parametrize("backend", ["cuda", *TWINS])
 @pytest.mark.parametrize("number", [number for number in sorted(SCHEDULES) if number not in (0, 12)])
 def test_a_schedule_takes_the_tiles_of_its_rung(number: int, backend: str) -> None:
-    if number not in SCHEDULES_IN[TWINS[backend][1] if backend in TWINS else backend]:
+    if number not in SCHEDULES_IN[backend]:
         assert "schedule must be one of" in said(f"128x128-s4-w8-schedule{number}", backend=backend)
         return
     tiles = {tile.slug.partition("-schedule")[0] for tile in techniques.grid(FLAGSHIP, backend, Problem.square(4096))}
@@ -63,7 +63,7 @@ def test_a_schedule_takes_the_tiles_of_its_rung(number: int, backend: str) -> No
 @pytest.mark.parametrize("backend", ["cuda", *TWINS])
 def test_every_schedule_is_tuned(backend: str) -> None:
     grid = techniques.grid(FLAGSHIP, backend, Problem.square(4096))
-    assert {schedule(tile) for tile in grid} == set(SCHEDULES_IN[TWINS[backend][1] if backend in TWINS else backend])
+    assert {schedule(tile) for tile in grid} == set(SCHEDULES_IN[backend])
     assert set(FLAGSHIP.grid[backend]) <= set(grid), "a tile of the grid is declined"
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness.catalog.entries import Ladder, Technique, Tile
+from harness.operators.gemm import schedules
 from harness.operators.gemm.limits import (
-    CHOOSES,
     GROUPS,
     PAIRS,
     PINGPONG,
@@ -24,48 +22,6 @@ LADDER = Ladder(
     capabilities=(9,),
     operator="gemm",
 )
-
-_SCHEDULED = {
-    backend: tuple(
-        replace(tile, extra=(*tile.extra, ("schedule", schedule)))
-        for schedule, slugs in schedules.items()
-        for tile in map(Tile.parse, slugs.split())
-    )
-    for backend, schedules in {
-        "cuda": {
-            1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",
-            2: "128x256-s4-w8 128x256-s4-w8-group_m16 128x256-s3-w8-group_m16 128x192-s5-w8-group_m16 128x128-s6-w8",
-            3: "128x256-s4-w8 128x256-s3-w8 128x256-s4-w8-group_m4 128x192-s5-w8 128x192-s4-w8 128x128-s6-w8",
-            4: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8",
-            5: "128x256-s4-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4 64x256-s5-w4 64x128-s8-w4 128x64-s8-w8",
-            6: "16x128-s10-w8 16x64-s10-w4 32x64-s10-w4 32x128-s10-w8 64x64-s10-w4 64x128-s8-w8 128x128-s6-w8",
-            7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
-            8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
-            9: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8",
-        },
-        "triton": {
-            1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4",
-            2: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w4",
-            4: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8",
-            5: "128x256-s4-w8 256x128-s4-w8 128x128-s6-w8 64x256-s4-w4 64x128-s8-w4 128x64-s8-w4 64x64-s10-w4",
-            6: "16x64-s10-w4 16x128-s8-w4 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s6-w4 64x128-s8-w8",
-            10: "128x192-s5-w8 256x192-s3-w8 128x320-s3-w8",
-        },
-        "gluon": {
-            1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8 64x256-s4-w4 64x128-s8-w4 128x64-s8-w8",
-            2: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w8",
-            4: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8",
-            5: "128x256-s4-w8 256x128-s4-w8 128x128-s6-w8 64x128-s8-w4 128x64-s8-w8 64x64-s10-w4",
-            6: "16x64-s10-w4 16x128-s8-w8 16x128-s10-w8 32x64-s10-w4 32x128-s8-w8 64x64-s10-w4 64x128-s8-w8",
-            7: "128x128-s6-w8 128x64-s8-w8",
-            9: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8",
-            10: "128x192-s5-w8 128x192-s4-w8 256x192-s3-w8 128x320-s3-w8",
-            11: "128x128-s6-w8 128x64-s8-w8",
-            12: "128x192-s4-w8",
-        },
-    }.items()
-}
-"""Tiles of the flagship with their schedules (SCHEDULES in limits.py), by language."""
 
 TECHNIQUES = LADDER.rungs(
     Technique(
@@ -253,8 +209,8 @@ TECHNIQUES = LADDER.rungs(
         "a tuned tile names the kernel of the ladder; else the host chooses by the cost of waves",
         builds_on=("stream_k",),
         mma="wgmma",
-        grid=_SCHEDULED,
-        limits=CHOOSES,
+        grid=schedules.GRID,
+        limits=schedules.CHOOSES,
         general=True,
     ),
     Technique(
