@@ -1,8 +1,7 @@
 """How fast are the flagship and the libraries under load, where the power limit lowers the clock?
 
 The long sequences of hopper_grid, with each kernel launched without pause until its time is stable: TFLOPS, clock and
-watts of a GPU under load. Each takes seconds alone, so that only the flagship's best tile runs and each problem is one
-group.
+watts of a GPU under load. Each kernel takes seconds: the flagship has its best tile alone, each problem one group.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Are the flagship and decode's right on a thousand problems that nobody chose, some with few queries?
+"""Are the flagships of both ladders right on a thousand problems that nobody chose, and on some with few queries?
 
-They are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to three
-batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
-sequence. One of five is there with up to 16 queries too, on which decode's flagship runs beside the other one. Some
-inputs have scores of -inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
+The problems are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to
+three batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
+sequence. One of five is run again with up to 16 queries, there by decode's flagship too. Some inputs have scores of
+-inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
 """
 
 import sys
@@ -24,7 +24,7 @@ from harness.setup.script import become
 
 DRAWN = distinct(partial(drawn, Problem))
 FEW = tuple(dict.fromkeys(replace(one, seq_q=1 + one.seq_q % 16) for one in DRAWN[::5]))
-"""With few queries."""
+"""One problem of five, with 1 to 16 queries."""
 
 EXPERIMENT = Experiment(
     name="random_problems",

@@ -23,7 +23,7 @@ GROUPED = tuple(
     for head_dim in (64, 128)
     for causal in (False, True)
 )
-PROBLEMS = (*SINGLE, *GROUPED)  # of four neighbours one has each head size and mask: so has each of four shards
+PROBLEMS = (*SINGLE, *GROUPED)  # every fourth has one head size and mask: a shard of four builds each rung once
 REPEATS = techniques.get("attention_backward/deterministic")
 
 EXPERIMENT = Experiment(

@@ -109,8 +109,7 @@ def refuse_to_spread(gpus: str | None, cluster: str | None, others: Mapping[str,
 
 
 def command(words: Sequence[str], options: Mapping[str, object]) -> tuple[str, ...]:
-    """Arguments of Python for a command of ours. An option stands once for each item of a list, and not at all for
-    None."""
+    """Arguments of Python for a command of ours: an option once for each item of a list, and without one for None."""
     found = ["-m", "harness", *words]
     for name, value in options.items():
         items = value if isinstance(value, list) else [] if value is None else [value]

@@ -27,8 +27,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace(contents: Mapping[Path, bytes]) -> None:
-    """Replaces the files, each in one step, once all of them are on disk. Where one does not fit, none changes and
-    nothing else is left; the error names that one."""
+    """Replaces the files, each in one step, once all new ones are on disk. If one does not fit, the error names it, no
+    file changes, and no other is left behind."""
     parts = {path: path.with_name(f".{path.name}.part") for path in contents}
     try:
         for path, part in parts.items():

@@ -27,8 +27,13 @@ them fill the gaps that their order leaves."""
 
 def fastest(problem: Problem, multiprocessors: int) -> Tile:
     """The tile that should take the least time on a GPU of so many multiprocessors."""
-    costs = COSTS[problem.head_dim]
-    return min(costs, key=lambda tile: microseconds(problem, tile, multiprocessors))
+    times = _times(problem, multiprocessors)
+    return min(times, key=times.__getitem__)
+
+
+def _times(problem: Problem, multiprocessors: int) -> dict[Tile, float]:
+    """Estimated microseconds of each tile."""
+    return {tile: microseconds(problem, tile, multiprocessors) for tile in COSTS[problem.head_dim]}
 
 
 def microseconds(problem: Problem, tile: Tile, multiprocessors: int) -> float:
@@ -83,7 +88,7 @@ def decodes(problem: Problem, multiprocessors: int) -> bool:
     rows = decode_tile(problem).block_m
     products = problem.batch * problem.heads_kv * -(-_rows(problem) // rows) * rows * problem.seq_kv / multiprocessors
     work = each * products / 1024 * problem.head_dim / 128
-    other = microseconds(problem, fastest(problem, multiprocessors), multiprocessors)
+    other = min(_times(problem, multiprocessors).values())
     return once + max(memory, work) < other or memory >= max(work, other)
 
 

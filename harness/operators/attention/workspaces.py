@@ -1,4 +1,4 @@
-"""Memory that kernels find zero and leave zero, so that no launch has to zero it."""
+"""Memory that kernels of attention and of its gradients find zero and leave zero: no launch has to zero it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 class Workspaces:
     """The workspaces of one GPU: one for each stream and for each launch in a CUDA graph, zeroed when it is taken.
 
-    For kernels that leave zero what they need zero: all of it, or counters at its beginning, before what is written
-    before it is read. So the launches of a stream share a workspace, until one needs a larger. A graph may be replayed
-    beside any stream, so every launch that is captured has its own for good.
+    A kernel leaves what it needs zero as it found it: the whole workspace, or counters at its beginning; it reads
+    nothing behind these that it has not written. So the launches of a stream share a workspace, until one needs a
+    larger. A graph may be replayed beside any stream, so every launch that is captured has its own for good.
     """
 
     SLAB, SLOT = 2**18, 16

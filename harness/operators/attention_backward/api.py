@@ -26,9 +26,8 @@ from harness.rows.results import slug_of
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 Gradients = tuple[Tensor, Tensor, Tensor]
 MOST_PROBLEMS = 1024
-"""Problems whose kernels are remembered, and kinds of launch."""
+"""Problems whose kernels are remembered, and kinds of call and of launch."""
 _launches: dict[Hashable, Launch] = {}
-_supported: set[Hashable] = set()
 TWICE = "flash_attention: got a gradient of its gradient, expected first-order gradients only; pass create_graph=False"
 
 
@@ -45,14 +44,14 @@ def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, det
     """Raises Unsupported, which says why, where no kernel has the gradients of such a call; ValueError and TypeError
     for what is no mask or scale."""
     validate.check_options(1.0 if scale is None else scale, causal, any_sign=True)
-    key = (q.shape, k.shape, q.dtype, causal, deterministic)
-    if key in _supported:
-        return
-    if q.dim() == k.dim() == 4 and q.dtype in DTYPES and q.numel() and k.numel():
-        case_of(_problem(q, k, bool(causal)), bool(deterministic), None)
-        if len(_supported) >= MOST_PROBLEMS:
-            _supported.clear()
-        _supported.add(key)
+    _check_kind(q.shape, k.shape, q.dtype, bool(causal), bool(deterministic))
+
+
+@lru_cache(MOST_PROBLEMS)
+def _check_kind(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool, deterministic: bool) -> None:
+    """Raises Unsupported for calls of this kind. What is no call at all, the forward pass refuses."""
+    if len(q) == len(k) == 4 and dtype in DTYPES and q.numel() and k.numel():
+        case_of(_problem(q, k, dtype, causal), deterministic, None)
 
 
 def attach(operator: Any) -> None:
@@ -175,7 +174,7 @@ class Launch:
     ) -> None:
         """`tensors`: what kernels read. `given`: q, k and v, whose storage order the gradients have."""
         q, device = tensors["q"], tensors["q"].device
-        self.problem, self.gpu = _problem(q, tensors["k"], causal), device.index
+        self.problem, self.gpu = _problem(q.shape, tensors["k"].shape, q.dtype, causal), device.index
         with torch.cuda.device(device):
             name = torch.cuda.get_device_name(device)
             self.kernel = _kernel(self.gpu, case_of(self.problem, deterministic, name))
@@ -233,9 +232,9 @@ def _laid_out(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _problem(q: Tensor, k: Tensor, causal: bool) -> Problem:
-    batch, heads, seq_q, head_dim = q.shape
-    return Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
+def _problem(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool) -> Problem:
+    batch, heads, seq_q, head_dim = q
+    return Problem(batch, heads, k[1], seq_q, k[2], head_dim, DTYPES[dtype], causal)
 
 
 @lru_cache(MOST_PROBLEMS)
@@ -260,7 +259,7 @@ def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
 
 @cache
 def _workspaces(gpu: int) -> Workspaces:
-    """Not those of the forward pass, whose kernels leave what is not zero behind their counters."""
+    """Apart from those of the forward pass, whose kernels leave data behind their counters."""
     return Workspaces()
 
 

@@ -24,10 +24,10 @@ NAME = "backward_gap_explained"
 LADDER = "hopper"
 """GPUs that run it can run the experiment."""
 START = "triton"
-"""Core Triton's fastest kernel that the experiment times: they have one pass over the keys, and bulk additions."""
+"""Core Triton's fastest kernel that the experiment times, of those with one pass over the keys and bulk additions."""
 FLAGSHIP = "flagship"
 SEVEN_PRODUCTS = (FLAGSHIP, "deterministic")
-"""Core Triton's rungs that go over the keys twice."""
+"""Core Triton's rungs with two passes over the keys, where the gap does not begin."""
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.85
 """The share of the gap that is to have a cause on HEADLINE."""
