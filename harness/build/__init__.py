@@ -5,7 +5,6 @@ Library peers are backends without a technique. Bad tensors are refused by the o
 language sees them.
 """
 
-from cuda_kernels.cpu_build import plain as plain_library
 from harness.build.compiling import prebuild
 from harness.build.cuda import (
     build_cuda,
@@ -13,7 +12,7 @@ from harness.build.cuda import (
     gpu_arch,
     workspace_bytes,
 )
-from harness.build.cuda_on_cpu import CpuCudaVariant, sanitizer_environment
+from harness.build.cuda_on_cpu import CpuCudaVariant, plain_library, sanitizer_environment
 from harness.build.loading import available, load
 from harness.build.triton import compile_triton, environment_of
 from harness.build.variant import PeerVariant, Variant

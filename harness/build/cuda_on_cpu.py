@@ -34,6 +34,13 @@ def sanitizer_environment() -> dict[str, str]:
         raise Unsupported(str(error)) from None
 
 
+def plain_library(path: Path) -> Path:
+    """The shared library of a C++ file that is no kernel, as cpu_build.plain makes it."""
+    from cuda_kernels import cpu_build
+
+    return cpu_build.plain(path)
+
+
 def error_name(code: int) -> str:
     """ " (cudaErrorInvalidValue)", from CUDA's header; "" for what is none there."""
     from cuda_kernels import cpu_build

@@ -113,8 +113,8 @@ def planted(tools: Iterable[str]) -> list[Check]:
 def run(
     checks: Sequence[Check], experiment: str, path: Path, *, jobs: int | None = None, deadline: float = 120.0
 ) -> list[dict[str, Any]]:
-    """Runs the checks in `jobs` processes at once and returns the rows that it wrote to `path`, after that of the
-    environment. `deadline` in seconds is for one process, the build of its kernel included."""
+    """Runs the checks in `jobs` processes at once, writes their rows to `path` and returns them, the environment's
+    first. `deadline` in seconds is for one process, the build of its kernel included."""
     todo = {(check.case, check.tool): check for check in checks}
     with tool_session.session(experiment, path) as session, tempfile.TemporaryDirectory() as scratch:
         arch = session.arch or "no GPU"

@@ -86,7 +86,7 @@ class Kernels(process.Process):
         self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
 
     def _roll_last(self, shift: int) -> None:
-        """Makes the copy of the inputs anew that is not drawn."""
+        """Refills the last copy of the inputs, which the verifier never draws, with the base rolled by `shift`."""
         for number, (dense, base) in enumerate(zip(self._dense[-1], self._bases, strict=True)):
             dense.copy_(arenas.rolled(base, number, shift))
 
@@ -118,7 +118,8 @@ class Kernels(process.Process):
         trace, fresh = cupti.record(
             [{label: self._calls[label][-1] for label in load} for load in loads],
             lambda: self._roll_last(next(shifts)),
-            *(watch.flush, watch.hold),
+            watch.flush,
+            watch.hold,
             lambda seconds: time.sleep(min(3 * seconds, 1.0)),
             rounds,
         )
@@ -138,9 +139,14 @@ def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
     return out.data_ptr(), count
 
 
-if __name__ == "__main__":  # answers the verifier until it hangs up
-    descriptor, loader, on, deadlines, *others = sys.argv[1:]
-    process.serve(
-        *(descriptor, deadlines),
-        lambda connection, watch: Kernels(*others, connection, importlib.import_module(loader), on, watch),
-    )
+def main(descriptor: str, loader: str, on: str, deadlines: str, *shared: str) -> None:
+    """Answers the verifier until it hangs up."""
+
+    def make(connection: Any, watch: process.Watch) -> Kernels:
+        return Kernels(*shared, connection, importlib.import_module(loader), on, watch)
+
+    process.serve(descriptor, deadlines, make)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -158,9 +158,8 @@ def status_of(error: BaseException, stage: str) -> str:
     if isinstance(error, OSError) and error.errno in files.UNWRITABLE:
         return "interrupted"  # a full disk says nothing about the kernel: the case is done again
     # Triton's own passes fail as a RuntimeError.
-    if names & {"CompileError", "CompilationError", "PTXASError", "ToolchainError"} or "PassManager::run failed" in str(
-        error
-    ):
+    of_compilers = {"CompileError", "CompilationError", "PTXASError", "ToolchainError"}
+    if names & of_compilers or "PassManager::run failed" in str(error):
         return "compile_error"
     if getattr(error, "code", None) == LAUNCH_TIMEOUT:
         return "timeout"

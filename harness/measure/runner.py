@@ -29,8 +29,8 @@ AGAIN_LIMIT = 0.005
 Further apart, the group is timed once more, to a quarter of the limit, so that chance does not part them. If they still
 differ, nothing converged."""
 IDLE = {"target": 0.008, "limit": 0.02, "max_seconds": 4.0}
-"""Options of idle mode in place of usual ones: beside an H100 libraries' calls varied by 6 to 13% from one to the next,
-and by 3 to 6% from one second to the next, alike for all members of a group."""
+"""Options of timing.time_group in idle mode: on the host of an H100 the times of a library varied by 6 to 13% from call
+to call, and by 3 to 6% from second to second, alike for all members of a group."""
 TICK_MS = 3.2e-5
 """Steps in which CUDA events tell times: two timings of a short kernel agree if they are two steps apart."""
 MEASURED = ("passed", "wrong", "implausible", "not_converged")
@@ -67,12 +67,12 @@ def run(
 
     `modes`: of timing; by default the experiment's on a GPU and none on a CPU. `selected` replaces the experiment's
     cases. `resume` skips what `path` already holds, unless it was interrupted; `reusable` are rows of other files that
-    are as good. `how`: Run, the default, or tune.Tuning. `replicates`: in so many processes the final groups are timed,
-    on another board each where there are several, those of burst mode unless all modes are others. The second one also
-    times by CUPTI what is timed in burst mode and has no such row, where there is a GPU or `cupti` says so. `gate` are
-    fields of GateOptions that the experiment does not name, `timing` options of timing.time_group. Raises SystemExit
-    after Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress, the second marks it interrupted, and
-    so does the first where the caller is not `patient`.
+    are as good. `how`: Run, the default, or tune.Tuning. `replicates`: how many processes time the final groups, each
+    on another board where there are several: groups of burst mode, or of another mode where `modes` lacks burst.
+    The second process also times by CUPTI what is timed in burst mode and has no such row, where there is a GPU or
+    `cupti` says so. `gate` are fields of GateOptions that the experiment does not name, `timing` options of
+    timing.time_group. Raises SystemExit after Ctrl-C (130) or SIGTERM (143): the first finishes the case in progress,
+    the second marks it interrupted, and so does the first where the caller is not `patient`.
     """
     with results.Writer(path) as writer, Interrupts(patient) as interrupts, Progress() as progress:
         earlier = results.read(path) if resume else []
@@ -210,8 +210,8 @@ class Run:
         return gate["status"] == "passed" and not self.covers(case, gate)
 
     def covers(self, case: Case, gate: Row) -> bool:
-        """Whether a passed gate saw all that this run's gates see: an experiment may have been told more since, and the
-        gate may be another one."""
+        """Whether a passed gate saw all that this run's gates see: the experiment may have gained inputs since, and the
+        gate may have changed."""
         if of_earlier_gate(gate):
             return False
         details = gate.get("details") or {}

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from harness.operators.protocol import Problem
 
 OF_COMPILERS = ("code", "mma", "compiler", "compile_s")
-"""Fields of a gate's row that whoever loads the kernel knows."""
+"""Fields of a gate's row that come from the process that loaded the kernel."""
 GRACE = TELLING + UNHEARD + 5.0
 """Seconds in which the process of a user's kernel is given up and asked where it is."""
 MUCH_SLOWER = 1.5
-"""Milliseconds of a case's first sample over those of another case, from which on it needs no more samples."""
+"""A case whose first sample takes more than so many times the best time is not sampled again."""
 
 
 class Service(Process):
@@ -55,7 +55,7 @@ class Service(Process):
         self._arena: tuple[Problem, Inputs, Outputs] | None = None
         """What the newest sample was launched on."""
         self._clock: timing.Stopwatch | None = None
-        """Of samples: on a GPU its memory is as large as two L2 caches."""
+        """Of samples. On a GPU it holds memory for the flush: twice the L2 cache."""
         self._seed = secrets.randbelow(2**31)
         """Of the inputs of users' kernels: none can have been prepared for them."""
 
@@ -152,19 +152,19 @@ class Service(Process):
         self.now("load", label)
         if self._arena is None or self._arena[0] != case.problem:
             self._arena = None  # its memory is free
-            self._arena = case.problem, self._inputs({label: case}), arenas.make_outputs(case.problem, self._device)
+            self._arena = case.problem, self._inputs(case.problem), arenas.make_outputs(case.problem, self._device)
         _, inputs, outputs = self._arena
         if self._clock is None:
-            self._clock = timing.of_mode("burst") if self._device == "cuda" else timing.HostStopwatch()
+            self._clock = timing.of_mode("burst", self._device)
         self._loaded.clear()
         call = self._load(case).bind({**inputs.tensors, **outputs.tensors}, inputs.scalars)
         self.now("launch", label)
         call()
         self._synchronize()
-        (first,) = self._clock.measure([(label, call)], lambda stage, label: None)
+        (first,) = self._clock.measure([(label, call)], self.launching)
         if first > MUCH_SLOWER * best_ms:
             return first
-        return min(first, *self._clock.measure([(label, call)] * (launches - 1), lambda stage, label: None))
+        return min(first, *self._clock.measure([(label, call)] * (launches - 1), self.launching))
 
     def describe(self, argv: list[str]) -> dict[str, Any]:
         """What machine this process sees: environment.describe."""
@@ -190,14 +190,14 @@ class Service(Process):
             rows = {label: asdict(result) for label, result in timings.items()}
             return self._judged(rows, cases, stopwatch, {name: result.samples_ms for name, result in timings.items()})
         self.now("check", None)
-        inputs = self._inputs(cases)
+        inputs = self._inputs(next(iter(cases.values())).problem)
         calls, returned = self._prepared(cases, inputs)
         on_gpu = self._device == "cuda"
         self.now("load", None)
         kernel_clock = _kernel_clock() if on_gpu else None
         timings = timing.time_group(
             {**calls, f"{repeated} again": calls[repeated]},
-            stopwatch=timing.of_mode(options.get("mode", "burst")) if on_gpu else timing.HostStopwatch(),
+            stopwatch=timing.of_mode(options.get("mode", "burst"), self._device),
             notify=self.launching,
             source=clocks.device(_uuid()) if on_gpu else None,
             kernel_clock=kernel_clock,
@@ -239,12 +239,11 @@ class Service(Process):
             rows[label] |= {"status": status, "check": check, "reason": reason}
         return rows
 
-    def _inputs(self, cases: Mapping[str, Case]) -> Inputs:
-        """The inputs of timed launches, for cases of one problem."""
+    def _inputs(self, problem: Problem) -> Inputs:
+        """The inputs of timed launches."""
         from harness import operators
         from harness.measure import arenas
 
-        problem = next(iter(cases.values())).problem
         return arenas.make(problem, operators.of(problem).distributions[0], 0, self._device)
 
     def _prepared(
@@ -276,9 +275,8 @@ class Service(Process):
         if isolated:
             stopwatch: Any = self._stopwatch(cases)
         else:
-            inputs = self._inputs(cases)
             problem = next(iter(cases.values())).problem
-            operator = operators.of(problem)
+            inputs, operator = self._inputs(problem), operators.of(problem)
             last, middle, first = (
                 operator.inputs(problem, operator.distributions[0], seed, self._device) for seed in (0, 1, 2)
             )

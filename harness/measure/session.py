@@ -135,14 +135,13 @@ class Session:
 
     def write(self, case: Case, fields: Mapping[str, Any]) -> dict[str, Any]:
         """One row about `case`, on disk and on the terminal."""
-        row = {name: value for name, value in {**self.identity(case), **fields}.items() if value is not None}
+        row = self._row(case, fields)
         if origin := self._environments.pop(row["environment"], None):  # of a row that was repeated from elsewhere
             self.rows.append(self._writer.write(origin))
-        row = _finite(row)
         if case.kernel and row["kind"] == "gate" and (misfit := _misfit(row)):
-            about = {name: value for name, value in {**self.identity(case), "kind": row["kind"]}.items() if value}
             reason = f"its process said what no row can hold: {misfit}"
-            row = {**about, "status": "implausible", "check": "forged_answer", "reason": reason}
+            forged = {"kind": "gate", "status": "implausible", "check": "forged_answer", "reason": reason}
+            row = self._row(case, forged)
         row = self._writer.write(row)
         self.rows.append(row)
         outcome = "passed" if row["status"] == "passed" else f"{status_word(row)}: {row['reason']}"
@@ -155,9 +154,14 @@ class Session:
         self.progress.say("  ".join(filter(None, (f"{results.what(row):6}", self.count, str(case), outcome))))
         return row
 
+    def _row(self, case: Case, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields, and those that name the case; None is left out."""
+        named = {**self.identity(case), **fields}
+        return {name: _finite(value) for name, value in named.items() if value is not None}
+
 
 def _misfit(row: Mapping[str, Any]) -> str | None:
-    """What makes the row of a user's kernel one that no command would read."""
+    """Why no command would read the row, None if all would."""
     from harness.rows import schema
 
     try:
@@ -168,7 +172,7 @@ def _misfit(row: Mapping[str, Any]) -> str | None:
 
 
 def _replicate(row: Mapping[str, Any]) -> int:
-    """Which process of a run timed the row: 0 for the first, and for times by CUPTI, of which a case has one."""
+    """Which process of a run timed the row: 0 for the first, and for times by CUPTI, which a case has once."""
     return int((row.get("details") or {}).get("replicate", 0)) if results.what(row) == "timing" else 0
 
 

@@ -153,7 +153,7 @@ class CudaStopwatch:
 
 class IdleStopwatch(CudaStopwatch):
     """CUDA events around each launch on a stream with nothing queued: host time counts until the GPU has work. An
-    untimed launch of the same call goes before it: a rest, and the calls between, leave the host's caches cold."""
+    untimed launch of the same call goes first, because rests and other calls leave the host's caches cold."""
 
     def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
         samples = []
@@ -183,8 +183,10 @@ def relative_error(samples: Sequence[float]) -> float:
     return 1.2533 * sigma / len(samples) ** 0.5 / median if median else float("inf")
 
 
-def of_mode(mode: str) -> CudaStopwatch:
-    """The stopwatch of a mode on a GPU."""
+def of_mode(mode: str, device: str) -> Stopwatch:
+    """The stopwatch of a mode; on a CPU the same one for all."""
+    if device == "cpu":
+        return HostStopwatch()
     return IdleStopwatch() if mode == "idle" else CudaStopwatch()
 
 

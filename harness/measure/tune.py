@@ -34,11 +34,11 @@ SAMPLES = 4
 FINALISTS = 3
 """Tiles of one kernel that are timed properly, at least."""
 MOST_FINALISTS = groups.LARGEST - 2
-"""The same, at most: they are one group, in which the first is timed again."""
+"""The same, at most: all are timed in one group, beside a second series of the first."""
 NEAR = 1.08
-"""Least sample over that of the fastest tile, up to which a tile is timed properly."""
+"""A tile whose fastest sample takes at most so many times the best tile's is timed properly."""
 LAUNCH_SECONDS = 30.0
-"""Deadline of a launch: a tile that hangs costs no more."""
+"""Deadline of a launch: a tile that hangs costs no more time."""
 
 
 def tune(
@@ -99,13 +99,14 @@ class Tuning(runner.Run):
         """Samples, gates and times the tiles of one problem after the other."""
         problems = runner.by_problem(self.fresh())
         for number, cases in enumerate(problems, 1):
+            if self.session.interrupts.requested:
+                return
             rivals: dict[object, list[Case]] = {}
             for case in cases:
                 rivals.setdefault(groups.rivals(case), []).append(case)
             finalists = [case for series in rivals.values() for case in self.finalists(series)]
-            for mode in self.modes:
-                if finalists and not self.session.interrupts.requested:
-                    self.time_problem(finalists, mode)
+            for mode in self.modes if finalists else ():
+                self.time_problem(finalists, mode)
             self.session.progress.step("tune", number, len(problems))
 
     def finalists(self, cases: Sequence[Case]) -> list[Case]:
@@ -118,8 +119,7 @@ class Tuning(runner.Run):
         for case, ms in sorted(samples.items(), key=lambda one: one[1]):
             if self.session.interrupts.requested:
                 return []
-            near = len(found) < MOST_FINALISTS and ms <= NEAR * samples[(found or [case])[0]]
-            if len(found) >= FINALISTS and not near:
+            if len(found) == MOST_FINALISTS or (len(found) >= FINALISTS and ms > NEAR * samples[found[0]]):
                 screened = f"slower in {SAMPLES} launches than {len(found)} others"
                 fields = {"status": "not_converged", "reason": f"{screened}: neither gated nor timed further"}
                 self.session.write(case, {**fields, "kind": "tune", "details": {"launch_ms": ms, "screened": screened}})
@@ -146,7 +146,7 @@ class Tuning(runner.Run):
         return None
 
     def time_all(self, mode: str) -> None:
-        """Nothing is left: each problem is timed once its finalists are known."""
+        """Nothing is left to time: `gate_all` times each problem as soon as its finalists are known."""
 
     def time_finals(self, cases: list[Case], anchor: Case | None, mode: str) -> None:
         """There are none: a tile is chosen, not a kernel."""
@@ -172,9 +172,9 @@ def select(
 
 
 def fastest(rows: Iterable[Mapping[str, Any]], run: str) -> list[tiles.Selection]:
-    """The tile with the lowest median of each technique, backend and cell; where several problems share a cell, the
-    lowest sum of medians over the tiles that were timed on all of them. Where none was, a cell that is some problem's
-    narrowest has the fastest of those timed on the most problems, and a wider one has no tile."""
+    """The tile of each technique, backend and cell with the lowest median; where several problems share the cell, the
+    lowest sum of medians among the tiles that were timed on all of them. If no tile was, the narrowest cell of a
+    problem gets the fastest of the tiles that were timed on the most problems, and a wider cell gets none."""
     medians: dict[tuple[str, str, str], dict[Tile, dict[Problem, float]]] = {}
     tried: dict[tuple[str, str, str], set[Tile]] = {}
     problems: dict[tuple[str, str, str], set[Problem]] = {}

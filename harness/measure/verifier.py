@@ -12,26 +12,28 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import torch
 
 from harness import operators
-from harness.catalog.sources import ROOT
 from harness.measure import arenas, gate, timing
 from harness.measure.worker import Failed, Isolation
 from harness.operators.protocol import Problem, Verdict
 
-LOOP = ROOT / "harness" / "build" / "loop.cpp"
-"""The timing loop in the kernel's process."""
+LOOP = Path(__file__).with_name("loop.cpp")
+"""The source of the timing loop in the kernel's process."""
 MOST_COPIES = 64
 """Copies of inputs: fewer than twice the L2 cache needs where one is smaller than a 64th of that."""
 KEPT = 3
 """Outputs of timed calls that are compared with the exact result, of each kernel."""
 CPU_CACHE = 2**17
 """Bytes that stand for the L2 cache on a CPU, where only tests time."""
-CLOCK_TRIES, CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 3, 1.25, 2.5e-4, 1e-5
+CLOCK_TRIES = 3
+"""Times that the verifier's clock watches a kernel before it calls the reported times false."""
+CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 1.25, 2.5e-4, 1e-5
 """The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call."""
 SLACK = 2
 """An output that a kernel returns may reach over so many times the memory of the largest contiguous one."""
@@ -43,8 +45,8 @@ chance = random.SystemRandom()
 
 
 class Stopwatch(timing.CudaStopwatch):
-    """Over calls of one problem's `cases` (label -> case) in the kernel's process, bound to copies of inputs that it
-    draws. `failures` comes last."""
+    """Times calls of one problem's `cases` (label -> case) in the kernel's process, and draws which copy of the inputs
+    each call gets. Ask for `failures` last."""
 
     def __init__(self, isolation: Isolation, problem: Problem, device: str, cases: Mapping[str, Any]) -> None:
         self.isolation, self.problem, self.device, self._cases = isolation, problem, device, cases
@@ -165,7 +167,7 @@ class Stopwatch(timing.CudaStopwatch):
     def _late(self, label: str, milliseconds: float) -> Failure | None:
         """What the verifier's own clock says against the reported times: over N and over 2 N calls, so that what
         happens once a batch is in neither."""
-        calls = 2 + int(30 / (1 + milliseconds))
+        calls = 2 + int(30 / (1 + milliseconds))  # 32 short ones, which last long enough for this clock; 2 long ones
         for _ in range(CLOCK_TRIES):
             walls, told = [], []
             for number in (calls, 2 * calls):

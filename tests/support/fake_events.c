@@ -1,4 +1,4 @@
-// Of a CUDA driver what harness/build/loop.cpp asks for, on the CPU: memory is memory, and a launch is the flush.
+// Of a CUDA driver what harness/measure/loop.cpp asks for, on the CPU: memory is memory, and a launch is the flush.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -364,7 +364,7 @@ def test_the_gpu_is_kept_busy_while_a_batch_is_queued(monkeypatch: pytest.Monkey
 def test_on_an_idle_stream_the_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimulatedGpu(monkeypatch)
     monkeypatch.setattr(timing.torch.cuda, "synchronize", lambda: setattr(gpu, "host", max(gpu.host, gpu.device)))
-    stopwatch = timing.of_mode("idle")
+    stopwatch = timing.of_mode("idle", "cuda")
     host = itertools.cycle((5e-3, 1e-3))  # with cold caches, with warm ones
     found = stopwatch.measure([("a", lambda: gpu.run(20e-6, enqueue=next(host)))] * 3, lambda *_: None)
     assert found == pytest.approx([1.02] * 3, rel=0.01)

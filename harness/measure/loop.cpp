@@ -70,9 +70,9 @@ reduce:
 }
 )";
 
+// The verifier's for one call: key of the flush, copy of the inputs, how far it is rolled, whether outputs are kept.
 struct Draw {
-  uint32_t key, copy, shift,
-      kept;  // of the flush; of the inputs, and how far it is rolled; whether the outputs are kept
+  uint32_t key, copy, shift, kept;
 } draw;
 int channel, error;
 Handle stream, function;
@@ -138,7 +138,7 @@ EXPORT int loop_begin(uint64_t sums) {
   return draw.copy;
 }
 
-// Ends it. `written`: address and bytes of each output.
+// Ends the call. `written`: address and bytes of each output.
 EXPORT void loop_end(uint64_t outputs, const uint64_t* written) {
   must(recorded % 2 ? -1 : 0);
   record();
@@ -149,7 +149,7 @@ EXPORT void loop_end(uint64_t outputs, const uint64_t* written) {
 }
 
 // Waits for the batch and sends the milliseconds between all events, whether all calls were queued before the first one
-// began, and the outputs that are kept. Returns the first error since the last batch, of CUDA's or -1, or 0.
+// began, and the outputs that are kept. Returns the first error since the last batch, which is CUDA's or -1, else 0.
 EXPORT int loop_finish() {
   std::vector<float> told(std::exchange(recorded, 0));
   told.back() = cuEventQuery(events[0]) != 0;  // what the first one waits for is not over yet
