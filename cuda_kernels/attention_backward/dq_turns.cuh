@@ -1,4 +1,6 @@
-// Counters of the blocks that have added to a warpgroup's part of a tile of dQ, by which blocks take turns.
+// Turns at dQ: each tile of queries has two counters, one for each warpgroup's part, of the blocks that have added to
+// it. deterministic fixes the order of all additions by them; the flagship only lets the first block store before
+// others add.
 #pragma once
 
 #include <attention_backward/attention_backward.cuh>
@@ -17,5 +19,5 @@ DEVICE uint32_t* turn_of(uint32_t* turns, const AttentionBackwardArgs& args, int
   return turns + ((batch * args.heads + head) * tiles + tile) * 2 + part;
 }
 
-// Whether the first block can store in place of adding, so that nobody has to zero the sums: each tile sees a key.
+// True if every tile of queries sees a key, and so has a first block: it stores, and nobody has to zero the sums.
 inline bool first_may_store(const AttentionBackwardArgs& args) { return !CAUSAL || args.seq_q - args.seq_kv < BLOCK_M; }

@@ -69,8 +69,9 @@ inline int64_t part_workspace_bytes(const AttentionBackwardArgs& args) {
   if (share_out(shares, args) != 0) shares.shared = 0;  // without a GPU there is nothing to share
   return turns_offset(shares) + turn_bytes(args);
 }
-// To zero dQ takes time that goes with the queries, to wait for whoever stores first some of every step, which goes
-// with their square; heads that share K and V wait more, and a GPU that is not full has nothing else to do.
+// The time to zero dQ grows with the number of queries. Waiting for the block that stores first takes a little of every
+// step, and the number of steps grows with the square. Heads that share K and V wait more. Where the tiles do not fill
+// the GPU, dQ is zeroed.
 inline bool stores_pay(const AttentionBackwardArgs& args, int tiles, int multiprocessors) {
   return first_may_store(args) && tiles >= multiprocessors && args.seq_q <= (args.heads == args.heads_kv ? 8192 : 2048);
 }
@@ -105,8 +106,8 @@ struct alignas(16) PartTile {
 };
 
 // The steps of a tile, or of a part of it, and which way they go. With a mask a multiprocessor has a long tile first
-// and then a short one, which starts the later the shorter it is: from its diagonal upwards it is at the same queries
-// as all other short tiles of its head.
+// and then a short one. The shorter that is, the later it starts: going up from its diagonal, it is at the same queries
+// as the other short tiles of its head.
 struct PartTiles : DescendingTiles {
   bool ascends;
 

@@ -1,4 +1,5 @@
-// dK and dV in stores of 16 bytes.
+// dK and dV in stores of 16 bytes. In a result of wgmma four neighbouring lanes have a row, each two columns of every
+// eight; they exchange pairs until each has eight neighbours, so that a row takes a quarter of the stores.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,6 @@
 // C from registers in pieces of 16 bytes. In a result of wgmma four neighbouring lanes have a row, each two columns of
-// every eight: stored as they lie, they fill half of a sector of 32 bytes. So the four exchange pairs first.
+// every eight: stored as they lie, numbers of 16 bits fill half of a sector of 32 bytes. So the four lanes exchange
+// pairs first. Numbers of 32 bits fill the sector as they lie.
 #pragma once
 
 #include <gemm/operands.cuh>

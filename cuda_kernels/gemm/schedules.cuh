@@ -1,4 +1,4 @@
-// The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, as it stands. The
+// The schedule that a tuned tile names, compiled for that tile alone: one of the ladder's kernels, unchanged. The
 // numbers are those of SCHEDULES in harness/operators/gemm/schedules.py.
 #pragma once
 

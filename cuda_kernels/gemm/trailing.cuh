@@ -1,4 +1,4 @@
-// C in 16 bits between two tiles: packed at the end of its own, staged in the next one.
+// Trailing stores: C of a tile is packed to 16 bits when its products end, and staged under those of the next tile.
 #pragma once
 
 #include <gemm/c_staging.cuh>

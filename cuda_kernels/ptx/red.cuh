@@ -1,4 +1,4 @@
-// Additions to fp32 numbers in global memory that return nothing. PTX ISA 9.7.13.7: red. Relaxed, GPU scope: the order
+// Additions to fp32 numbers in global memory that return nothing. PTX ISA 9.7.13.6: red. Relaxed, GPU scope: the order
 // of several additions to one number is unspecified, and with it the rounding of the sum.
 #pragma once
 

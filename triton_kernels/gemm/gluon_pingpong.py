@@ -1,7 +1,8 @@
-"""A schedule of Gluon's flagship: pingpong, whose warpgroups write C by TMA, in the order of tiles of square_waves.
+"""pingpong_store, a schedule of Gluon's flagship and no rung: pingpong, whose warpgroups write C by TMA.
 
-A tile of its own for each warpgroup hides the epilogue, which counts where k is short; boxes of C as in
-tma_store_epilogue make it short. Fences and waits are those of both.
+Builds on gluon/hopper/pingpong; changes the epilogue to that of tma_store_epilogue, and the order of tiles to that of
+square_waves. Each warpgroup has a tile of its own, which hides the epilogue under the other one's products, and storing
+boxes of C makes it short: both count where k is short. Fences and waits are those of pingpong and tma_store_epilogue.
 """
 
 from triton.experimental import gluon

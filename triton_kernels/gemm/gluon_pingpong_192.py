@@ -1,6 +1,8 @@
-"""A schedule of Gluon's flagship: pingpong_store with tiles of 192 columns, which need fewer bytes from L2.
+"""pingpong_192, a schedule of Gluon's flagship and no rung: turns at tiles of 192 columns.
 
-A warpgroup has the sums of its tile in two tensors, as in tile_192. Fences and waits are those of pingpong_store.
+Builds on pingpong_store (gluon_pingpong.py); changes the tile, which needs fewer bytes from L2. A warpgroup has the
+sums of its tile in two tensors, as in tile_192, and a step has two groups of products: the wait leaves two in flight,
+which are one step. Fences are those of pingpong_store.
 """
 
 from triton.experimental import gluon

@@ -1,4 +1,4 @@
-"""Plumbing of the Gluon kernels whose tiles have their columns in two tensors."""
+"""Plumbing of tile_192 and pingpong_192 in Gluon, whose tiles have their columns in two tensors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from triton_kernels.gemm.specialization import block_k, describe
 
 @dataclass(frozen=True)
 class Twin(tiles.Twin):
-    """A twin with two boxes of B: `b_desc` has as many columns as the largest power of two, `rest_desc` the other ones.
-    C_BUFFERS is 1 or 2."""
+    """A twin with two boxes of B: `b_desc` has as many columns as the largest power of two in the tile's,
+    `rest_desc` the other ones. C_BUFFERS is 1 or 2."""
 
     def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
         first, step = 1 << (tile.block_n.bit_length() - 1), block_k(tile)

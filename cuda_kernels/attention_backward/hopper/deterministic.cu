@@ -2,14 +2,15 @@
 // Builds on next_tile; changes when a block may add. Supports any lengths, and strides aligned to 16 bytes; heads that
 // share K and V are summed in the loop.
 //
-// Blocks add to a tile in the order of their keys. That is also the order in which they reach it, but for the first
-// tile of all: they go down from the last queries, and there each waits for the one before it. From then on they follow
-// each other at the distance of one addition, also from one round of tiles to the next. Without a mask so many heads go
-// together as fill the GPU: blocks that start at a time are of different heads. Whoever a block waits for has a smaller
-// number from the counter, and has started. The first block does not add, it stores: nobody has to zero the sums.
-// A warp asks whose turn is next while its last additions are on their way to L2, and hands on once they are there.
-// Fences: a copy that wait_group says is complete is seen by its thread, whose red.release hands it on; behind
-// ld.acquire, fence.proxy.async puts the next copy after it. The rest is as in next_tile.
+// Blocks add to a tile in the order of their keys. They all go down from the last queries: at the first tile each waits
+// for the block before it, and from then on they follow each other at the distance of one addition, also from one round
+// of tiles to the next. Without a mask as many heads go together as fill the GPU, and consecutive numbers of the
+// counter are of different heads. A block only waits for blocks that took smaller numbers from the counter, and these
+// have started. If every tile sees a key, the first block stores instead of adding, and nobody zeros the sums. A warp
+// reads the next tile's counter while its last additions are on their way to L2, and hands the tile on once they are
+// there. Fences: when wait_group returns, the copy is visible to the thread that waited, and red.release makes it
+// visible to the next block; there fence.proxy.async, after ld.acquire, orders the next copy after it. The rest is as
+// in next_tile.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

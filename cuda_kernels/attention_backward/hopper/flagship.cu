@@ -1,18 +1,19 @@
 // The fastest of the ladder: next_tile, and a schedule for each problem.
-// Builds on next_tile; changes how tiles of keys are shared out. Supports any lengths, and strides aligned to 16 bytes;
-// heads that share K and V are summed in the loop.
+// Builds on next_tile; changes how tiles of keys are shared out, which way a block goes through its queries, and who
+// clears dQ. Supports any lengths, and strides aligned to 16 bytes; heads that share K and V are summed in the loop.
 //
 // Whole tiles leave the last round of a problem half empty, or most of a GPU idle in a small one. So the host counts
 // rounds: tiles that would fill no round are shared by up to 8 blocks, each of which has a part of their queries. Their
 // dK and dV are added in L2 by warps; the warp that adds last writes them in 16 bits, and leaves zeros.
-// With a causal mask blocks with many queries go down from the last ones, as in descending, and those with few start
-// later, each when another ends; upwards from their diagonals they are at the same tile, too (parts.cuh).
-// In short sequences nobody zeros the sums of dQ: the block of a head's first keys, which are seen by all, stores its
-// part, and others add once it has. They ask for the next tile while their last additions are read. Blocks take their
-// first tile from the counter, too, so that whoever they wait for has started.
+// With a causal mask, blocks with many queries go down from the last ones, as in descending. Those with few queries
+// start when others end, and go up from their diagonals, which keeps them at the same tile as each other (parts.cuh).
+// In short sequences nobody zeros the sums of dQ: the block of a head's first keys, which all queries see, stores its
+// part, and the others add once it has. Their warps read the next tile's counter while TMA still reads the last sums.
+// Blocks take their first tile from the counter, too, so that the block they wait for has started.
 // Fences are those of next_tile. Around the counter of a warp's sums, fence.acq_rel.gpu puts a part's additions before
-// it, and the last one's loads after it. A copy that wait_group says is complete is seen by its thread, whose
-// red.release hands the tile on; behind ld.acquire, fence.proxy.async puts the next copy after it.
+// it, and the last one's loads after it. When wait_group returns, the first block's copy is visible to the thread that
+// waited, and red.release makes it visible to the others; there fence.proxy.async, after ld.acquire, orders their
+// copies after it. Among the others no order is needed: they only count, so that the counter ends at 0.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>

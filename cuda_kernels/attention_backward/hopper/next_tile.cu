@@ -2,10 +2,10 @@
 // Builds on descending; changes what stands between two tiles of keys. Supports any lengths, and strides aligned to 16
 // bytes; heads that share K and V are summed in the loop.
 //
-// Before, Q, dO, K and V of the next tile were all asked for when the last product had ended. A buffer of Q and dO is
-// free one step earlier, and K and V are once dQ is done: so the first queries come under the last step, the keys while
-// dK ends and is stored. In an accumulator a lane has two neighbours of a row; four lanes exchange pairs until each has
-// eight, a quarter of the stores.
+// The parent asks for Q, dO, K and V of the next tile when the last product has ended. But a buffer of Q and dO is free
+// one step earlier, and K and V are free once dQ is computed. So the first queries come under the last step, and the
+// keys while dK ends and is stored. In an accumulator a lane has two neighbours of a row; four lanes exchange pairs
+// until each has eight, which takes a quarter of the stores (wide_stores.cuh).
 // Fences are those of descending: the arrivals that free K and V follow the wait for the products that read them.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>

@@ -75,7 +75,7 @@ KERNEL(THREADS, 1) producer_consumer(GRID_CONSTANT const TmaParams params) {
   float c_regs[M_TILES][BLOCK_N / 2] = {};
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) register_fence(c_regs[m]);
-  Ring ring, done;  // done: whose products are complete at the next wait
+  Ring ring, done;  // done: the buffer whose products the next wait completes
   for (int j = 0; j < k_tiles; ++j, ring.advance()) {
     wait(full + ring.stage * 8, ring.phase);
 

@@ -2,8 +2,8 @@
 // staged and stored. Supports any m, and any n and k that are multiples of 8.
 //
 // In the parent both warpgroups stage C when a tile ends, and the tensor cores wait. Here the end of a tile only packs
-// its sums to 16 bits, which takes half as many registers again. In each of the next tile's first steps a warp issues
-// the products, stages and stores one buffer of C, and then waits for the products. The first product of a tile
+// its sums to 16 bits, into half as many registers as the sums have. In each of the next tile's first steps a warp
+// issues the products, stages and stores one buffer of C, and then waits for the products. The first product of a tile
 // overwrites the sums, which spares clearing them. A tile with fewer steps than C has buffers stores before its
 // products. C in 32 bits does not fit beside the sums and is stored at the end of its tile. Fences and waits are those
 // of tma_store_epilogue.

@@ -1,9 +1,9 @@
 // Two consumer warpgroups, and a tile of 128 x 256: each multiplies 64 rows by all 256 columns with one wgmma.
-// Builds on producer_consumer; changes the tile and the number of consumers, BLOCK_N, STAGES and WARPS, and what a
-// consumer waits for. Supports any m, and any n and k that are multiples of 8.
+// Builds on producer_consumer; changes the tile and the number of consumers (BLOCK_N, STAGES and WARPS), and which
+// products a consumer waits for. Supports any m, and any n and k that are multiples of 8.
 //
-// Each consumer waits for its own products of a step before it goes on: meanwhile the other one's run, so that neither
-// keeps a second step in flight, and a buffer is released as soon as its products are complete. Fences are those of
+// Each consumer waits for its own products of a step before it goes on. The other one's run meanwhile, so neither needs
+// a second step in flight, and a buffer is released as soon as its products are complete. Fences are those of
 // producer_consumer.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog.techniques import TECHNIQUES
+from harness import operators
 from reports import build
 from reports.data.loading import load, recorded_hashes
 from reports.pages import findings, learn, prose
@@ -23,9 +23,10 @@ def test_every_claim_holds_for_the_recorded_rows(tmp_path: Path) -> None:
     site = build.Site(recorded, (), hashes, only=pages)
     broken = [claim for number in range(len(site.pages)) for claim in site.write(tmp_path, number)[1]]
     claims = prose.Claims()
-    data = load(recorded, (), hashes)[0]
-    for technique in TECHNIQUES:
-        prose.render(technique.name, data, claims)
+    for operator in operators.every():
+        data = load(recorded, (), hashes, operator=operator.name)[0]
+        for technique in operator.techniques:
+            prose.render(technique.name, data, claims)
     assert broken + claims.broken == []
 
 

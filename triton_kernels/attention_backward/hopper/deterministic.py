@@ -183,7 +183,7 @@ def dq_by_queries(
 
 
 class TwoTiles(specialization.Twin):
-    """Whose kernel of dQ has a tile of its own."""
+    """A twin whose kernel of dQ has a tile of its own."""
 
     def launch(self, q, k, v, o, do, lse, dq, dk, dv, *, scale, causal, tile, workspace):
         tensors = {"q": q, "k": k, "v": v, "o": o, "do": do, "lse": lse, "dq": dq, "dk": dk, "dv": dv}

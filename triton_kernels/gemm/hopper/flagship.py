@@ -1,10 +1,10 @@
 """The fastest of this ladder at any size: a tuned tile names the kernel; else the host chooses by what waves cost.
 
 Builds on the kernels of SCHEDULES; it has no kernel of its own. General: any m, and any n and k that are multiples of
-8. Where the tile names none, few rows go to small_m; otherwise the cost of a launch is that of its longest program:
-whole tiles by square_waves, whose loop is flattened; tiles of 192 or 320 columns, and shared ones by stream_k and
-split_k, which fill multiprocessors that the last wave leaves idle, and pay for the end of each tile, where the ring of
-A and B is drained, and for handing sums on.
+8. Where the tile names none, few rows go to small_m; otherwise the cost of a launch is that of its longest program.
+square_waves takes whole tiles in a flattened loop. The others fill multiprocessors that its last wave leaves idle, and
+pay for the end of each tile, where the ring of A and B is drained: tile_192 has tiles of 192 or 320 columns; stream_k
+and split_k share tiles, and also pay for handing sums on.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def tile_192(
 
 @dataclass(frozen=True)
 class _Twin(Twin):
-    """A twin with two boxes of B: of as many columns as the largest power of two, and of the other ones, like C's."""
+    """A twin with two boxes of B: of as many columns as the largest power of two in the tile's, and of the other ones.
+    A box of C has as many columns as the second."""
 
     def arguments(self, tensors: dict[str, torch.Tensor], epilogue: str, tile: Any) -> dict[str, Any]:
         step, first = block_k(tile), 1 << (tile.block_n.bit_length() - 1)

@@ -202,6 +202,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
         builds_on=("next_tile",),
+        builds_on_in={"triton": "mask_apart"},
         mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
         general=True,

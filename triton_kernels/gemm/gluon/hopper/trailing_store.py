@@ -48,7 +48,7 @@ def _produce(loads, GROUPS: gl.constexpr):
 
 @gluon.jit
 def _store_box(c, number, c_desc, c_smem, row, col, FIRST: gl.constexpr):
-    """Writes the box of this number, of those of a tile, by TMA. `c`: the tile's from box FIRST on, at (row, col)."""
+    """Writes box `number` of a tile by TMA. `c` has the tile's columns from box FIRST on, which begin at (row, col)."""
     columns: gl.constexpr = c_desc.block_type.shape[1]
     BOXES: gl.constexpr = c.shape[1] // columns
     if BOXES == 1:
