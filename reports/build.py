@@ -27,7 +27,7 @@ from harness.rows import reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
-from reports.data.names import anchor, cell_title, label, page_of, score_title, title
+from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, score_title, title
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -246,6 +246,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "waited_for": waited_for,
         "series": SERIES,
         "label": label,
+        "language_of": LANGUAGES.__getitem__,
         "cell_title": cell_title,
         "between": common.between,
         "mean": statistics.geometric_mean,

@@ -7,13 +7,14 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.catalog import cases, sources, techniques
-from harness.catalog.entries import Tile
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row, fastest
 from reports.data.names import LANGUAGES, label, short_gpu
 from reports.facts import tuning
+from reports.facts.steps import program_of
 
 SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
 """Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one. TLX
@@ -183,15 +184,15 @@ def _points(data: Dataset, race: Race, problem: Problem, language: str, panel: s
 
 def _faster_before(best: Point, points: Sequence[Point]) -> float | None:
     """Of programs that no rung has a current time of, at any tile."""
-    timed = {_program(point.row) for point in points if point.counts and point.row}
-    earlier = [point for point in points if point.kind == "earlier" and point.row and _program(point.row) not in timed]
-    before = max((point.tflops or 0 for point in earlier), default=0)
+    timed = {program(point.row).path for point in points if point.counts and point.row}
+    earlier = ((point, point.row) for point in points if point.kind == "earlier")
+    before = max((point.tflops or 0 for point, row in earlier if row and program(row).path not in timed), default=0)
     return before if best.counts and before > BOARDS * (best.tflops or 0) else None
 
 
-def _program(row: Row) -> str:
-    """The rung whose program a rung runs in the row's language: another's where it is a one-line twin."""
-    return cases.origin(cases.Case("", row.technique, row.backend, reading.problem_of(row), None))
+def program(row: Row) -> Technique:
+    """The technique whose program a row is of: another one where its twin has one line."""
+    return program_of(techniques.at(row.technique, reading.problem_of(row)), row.backend)
 
 
 def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point, before: float | None) -> Bar:
@@ -229,8 +230,8 @@ def _best(bars: Iterable[Bar]) -> float | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the kernel's file, and with the
-    headers that it includes; None for a library."""
+    """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the file that holds the kernel,
+    and with the headers that it includes; None for a library."""
 
     bar: Bar
     share: float | None
@@ -241,14 +242,14 @@ def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""
     best = _best(found.bars)
     bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
-    return [Choice(bar, bar.best / best if bar.best and best else None, _lines(bar, found.problem)) for bar in bars]
+    return [Choice(bar, bar.best / best if bar.best and best else None, _lines(bar)) for bar in bars]
 
 
-def _lines(bar: Bar, problem: Problem) -> tuple[int, int] | None:
+def _lines(bar: Bar) -> tuple[int, int] | None:
     row = bar.point.row
     if row is None or row.technique is None:
         return None
-    technique = techniques.at(row.technique, problem)
+    technique = program(row)
     files = [path for path in sources.files(row.backend, technique.path) if path.suffix in (".cu", ".cuh", ".py")]
     own = sources.kernel_file(row.backend, technique.path)
     return sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files}))

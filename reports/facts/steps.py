@@ -123,6 +123,13 @@ def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Pro
     return any(census and not census.get(instruction) for census in censuses)
 
 
+def program_of(technique: Technique, backend: str) -> Technique:
+    """The technique whose file holds a twin's program: its own, or the one at the end of its re-exports."""
+    while name := sources.same_program(technique.path, backend):
+        technique = techniques.get(f"{technique.operator}/{name}")
+    return technique
+
+
 def is_parents_program(technique: Technique, backend: str) -> bool:
     """Whether the twin re-exports what its parent is, or re-exports too."""
     parent = techniques.parent(technique, backend)

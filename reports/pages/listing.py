@@ -10,8 +10,9 @@ from pygments import highlight as pygmentize
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources
 from harness.catalog.entries import Technique
+from reports.facts.steps import program_of
 
 LEXERS = {".cu": "cuda", ".py": "python"}
 SHOWN = 20
@@ -71,7 +72,7 @@ def listing(technique: Technique, language: str) -> Listing | None:
 def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
     """From the program of the parent's twin to that of this one, each in the file that holds it, or None where either
     has no file."""
-    programs = [_program(which, language) for which in (parent, technique)]
+    programs = [program_of(which, language) for which in (parent, technique)]
     paths = [sources.kernel_file(language, which.path) for which in programs]
     if not all(path.is_file() for path in paths):
         return None
@@ -91,14 +92,14 @@ def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
 def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
     """About twenty lines of the CUDA kernel: those with the most new lines of code, of the first technique its main
     loop. None where the kernel is the parent's."""
-    program = _program(technique, "cuda")
+    program = program_of(technique, "cuda")
     path = sources.kernel_file("cuda", program.path)
     lines = path.read_text().splitlines()
     new: dict[int, int] = {}
     if parent is None:
         first = next((place for place, line in enumerate(lines) if line.strip() == FIRST_PHASE), 0)
     else:
-        before = sources.kernel_file("cuda", _program(parent, "cuda").path)
+        before = sources.kernel_file("cuda", program_of(parent, "cuda").path)
         if before == path:
             return None
         matcher = difflib.SequenceMatcher(None, before.read_text().splitlines(), lines, autojunk=False)
@@ -124,13 +125,6 @@ def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
 
 def _is_code(line: str) -> bool:
     return bool(line.strip()) and not line.strip().startswith(("//", "#include"))
-
-
-def _program(technique: Technique, language: str) -> Technique:
-    """The technique whose file holds the program of this twin: its own, or the one at the end of its re-exports."""
-    while name := sources.same_program(technique.path, language):
-        technique = techniques.get(f"{technique.operator}/{name}")
-    return technique
 
 
 def style() -> str:

@@ -158,6 +158,6 @@ def problem_title(problem: Problem) -> str:
 
 
 def problem_order(problem: Problem) -> tuple[Any, ...]:
-    """head_dim 128 first, full before causal, then from the shortest."""
-    sizes = problem.dtype, problem.seq_q, problem.seq_kv, problem.batch
-    return problem.head_dim != 128, problem.head_dim, problem.causal, *sizes
+    """head_dim 128 first, full before causal, then from the shortest; no two problems have the same place."""
+    sizes = problem.dtype, problem.seq_q, problem.seq_kv, problem.batch, problem.heads, problem.heads_kv
+    return problem.head_dim != 128, problem.head_dim, problem.causal, *sizes, problem.slug

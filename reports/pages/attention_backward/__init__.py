@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.catalog import cases, sources, techniques
+from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.attention_backward.prices import EXPERIMENT as GAP
-from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, fastest
-from reports.facts.answer import Race
+from reports.facts.answer import Race, program
+from reports.facts.steps import program_of
 from reports.pages.answers import Comparison, fastest_of, peak
 
 LADDER, GRID, FLEX = "ladder", "grid", "over_flex"
@@ -21,14 +21,12 @@ def _experiments(data: Dataset, language: str) -> list[str]:
     return [name for name in (LADDER, GRID, GAP, FLEX) if name in data.experiments]
 
 
-def _repeating(data: Dataset, problem: Problem, language: str) -> list[Technique]:
+def _repeating(data: Dataset, language: str) -> list[Technique]:
     """Rungs whose bits repeat in this language: a one-line twin has the bits of the program that it names."""
-    rungs = {rung.name: rung for rung in data.operator.techniques}
     return [
         rung
-        for rung in rungs.values()
-        if sources.has_series(language, rung.path)
-        if rungs[cases.origin(cases.Case("", rung.name, language, problem, None))].repeats
+        for rung in data.operator.techniques
+        if sources.has_series(language, rung.path) and program_of(rung, language).repeats
     ]
 
 
@@ -38,16 +36,18 @@ class Backward(Comparison):
     def page(self, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
         variables = super().page(data, every)
         problem = variables["answer"].problem
+        deterministic, best = techniques.get("attention_backward/deterministic"), variables["answer"].best("triton")
         points = {
             language: fastest(
-                fastest_of(data, experiment, problem, _repeating(data, problem, language), language)
+                fastest_of(data, experiment, problem, _repeating(data, language), language)
                 for experiment in _experiments(data, language)
             )
             for language in LANGUAGES
         }
         return variables | {
             "repeats": {name: point for name, point in points.items() if point.counts},
-            "deterministic": techniques.get("attention_backward/deterministic"),
+            "deterministic": deterministic,
+            "in_fixed_order": bool(best.point.row and program(best.point.row) == deterministic),
         }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import operators
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
 from harness.operators.attention_backward.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import answer as facts
@@ -115,6 +115,28 @@ def test_a_program_is_current_where_a_rung_that_shares_it_is_timed() -> None:
         found = facts.answer(dataset(*shared, before, flagship), backward.ANSWER.race)
         assert found
         assert found.best("triton").best == (pytest.approx(best) if best else None), other
+
+
+def test_a_kernel_has_the_lines_of_the_file_that_holds_it() -> None:
+    """Core Triton's flagship imports deterministic in one line."""
+    found = facts.answer(
+        dataset(*of("ladder", HEADLINE), make("flagship", "triton", HEADLINE, 450, experiment="ladder")),
+        backward.ANSWER.race,
+    )
+    assert found
+    triton = facts.choices(found)[0]
+    assert triton.bar.point.row
+    assert triton.bar.point.row.technique == "flagship"
+    held = sources.kernel_file("triton", techniques.get("attention_backward/deterministic").path)
+    assert triton.lines
+    assert triton.lines[0] == sources.lines_of_code(held)
+
+
+def test_problems_that_differ_in_heads_alone_have_one_order() -> None:
+    """The same rows give the same bytes."""
+    problems = [Problem(1, heads, shared, 1024, 1024, 128) for heads, shared in ((8, 8), (16, 8), (16, 16), (64, 8))]
+    places = list(map(operators.get("attention_backward").problem_order, problems))
+    assert places == sorted(set(places))
 
 
 def test_every_problem_of_the_grid_has_a_line(data: Dataset) -> None:
