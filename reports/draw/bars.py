@@ -24,7 +24,7 @@ def bars(found: Answer, width: int = WIDE) -> str:
     right = RIGHT + COLUMN * narrow
     figure, axes = canvas(width, height_of(found, narrow=narrow), LEFT, right, 0, 0)
     draw(axes, found, width - LEFT - right, narrow=narrow)
-    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=finding(found), css="n" if narrow else "w")
+    return to_svg(figure, f"bars {width} {found.problem.slug}", alt=in_words(found), css="n" if narrow else "w")
 
 
 def height_of(found: Answer, *, narrow: bool = False) -> int:
@@ -83,7 +83,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     write(axes, "TFLOPS", (0, y + 14), (-14, 0), size=TICK, color=MUTED, ha="right")
 
 
-def finding(found: Answer) -> str:
+def in_words(found: Answer) -> str:
     """The bars in words."""
     parts = []
     for panel in found.limits:

@@ -23,6 +23,12 @@ NAMES = {"triton": "Triton, mma.sync", "triton_native": "core Triton"}
 """The two series of core Triton, where both are shown."""
 DROPPED = "hint dropped: only the tile"
 """Instead of a gain, where the compiler ignored what the source asks."""
+GREY_WORDS, RING_WORDS = "grey: the tile", "ring: at its best tile"
+WORDS = {
+    GREY_WORDS: "Grey: what the tile alone changes, or below the line where nobody timed that.",
+    RING_WORDS: "A ring is the technique at its best tile.",
+}
+"""What the legend of a technique's figure says where it applies -> what a page adds."""
 TEXT = 24
 """Letters in a line of the column of a technique's figure."""
 
@@ -83,8 +89,8 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
         tick.set(color=COLORS.get(series, INK), weight="normal" if series else "bold")
     legend = [
         *(["tick: the parent"] if any(line.step.before for line in lines) else []),
-        *(["grey: the tile"] if any(line.step.kind in ("tile", "dropped", "both") for line in lines) else []),
-        *(["ring: at its best tile"] if any(line.best for line in lines) else []),
+        *([GREY_WORDS] if any(line.step.kind in ("tile", "dropped", "both") for line in lines) else []),
+        *([RING_WORDS] if any(line.best for line in lines) else []),
     ]
     ticks = MaxNLocator(5).tick_values(0, max(filter(None, (value for line in lines for value in _ends(line)))))
     axes.set(

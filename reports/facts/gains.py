@@ -3,11 +3,11 @@ missing."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
@@ -43,6 +43,11 @@ class Hole:
     problems: int
     reason: str
     is_declined: bool
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the kernel failed: nothing declined it, and no timing was "not converged" or "not certain"."""
+        return not self.is_declined and not self.reason.startswith("not ")
 
 
 @dataclass(frozen=True)
@@ -177,9 +182,22 @@ def mean(data: Dataset, ratios: Sequence[Ratio | None]) -> Gain | None:
     )
 
 
-def on_both(ours: Dataset, theirs: Dataset) -> list[tuple[Technique, str, Gain, Gain]]:
-    """(technique, backend, gain, gain there) of what two GPUs timed, each over the problems that both have. The gains
-    that differ most come first."""
+class OnBoth(NamedTuple):
+    """A technique's gain on two GPUs, over the problems that both timed."""
+
+    technique: Technique
+    backend: str
+    here: Gain
+    there: Gain
+
+    @property
+    def apart(self) -> float:
+        """The larger gain over the smaller."""
+        return max(self.here.value, self.there.value) / min(self.here.value, self.there.value)
+
+
+def on_both(ours: Dataset, theirs: Dataset) -> list[OnBoth]:
+    """Every gain that two GPUs timed. Those that differ most come first."""
     found = []
     for technique in ours.operator.techniques:
         experiment = techniques.experiment_of(technique)
@@ -191,5 +209,5 @@ def on_both(ours: Dataset, theirs: Dataset) -> list[tuple[Technique, str, Gain, 
             pairs = [pair for pair in both if all(pair)]
             here, there = (mean(data, [pair[side] for pair in pairs]) for side, data in enumerate((ours, theirs)))
             if here and there:
-                found.append((technique, backend, here, there))
-    return sorted(found, key=lambda one: -abs(math.log(one[2].value / one[3].value)))
+                found.append(OnBoth(technique, backend, here, there))
+    return sorted(found, key=lambda one: -one.apart)

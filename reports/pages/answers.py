@@ -1,5 +1,5 @@
-"""The answer of an operator: what to write, what it costs, and how to get one's own; that of each operator beside the
-first one, with each step and every problem."""
+"""What the answer of every operator shows: what to write, what it costs, and how to measure it. The pages of all but
+the first operator, which add each step and every problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reports.pages.common import Line, Page, Rows, grid_lines, provenance
 from reports.pages.prose import Number
 
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
-"""Part of a peer's name -> what environments call the library that torch brings for it; torch itself for the others."""
+"""Part of a peer's name -> what environments call the library that torch brings for it. Other peers are torch's own."""
 Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
 
 
@@ -176,19 +176,19 @@ def where(data: Dataset, found: facts.Answer) -> list[str]:
 
 
 def libraries(data: Dataset, found: facts.Answer) -> dict[str, tuple[str, str]]:
-    """Library among the bars -> (how to get it, which version was timed); both empty where that is PyTorch's, or where
-    nobody timed it."""
-    told = {}
+    """Library among the bars -> (how to get it, which version was timed). The first is empty where PyTorch brings the
+    library, the second where nobody timed it."""
+    found_as = {}
     for bar in found.bars:
         if bar.is_library:
             needed, row = data.operator.libraries.get(bar.backend), bar.point.row
             software = data.environments[row.environment].details.get("software", {}) if row else {}
-            name = needed.software if needed else next((key for key in IN_TORCH if key in bar.backend), "torch")
-            version = software.get(IN_TORCH.get(name, name))
+            in_torch = next((name for part, name in IN_TORCH.items() if part in bar.backend), "torch")
+            version = software.get(needed.software if needed else in_torch)
             if isinstance(version, int):  # 91900 is 9.19.0
                 version = f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
-            told[bar.label] = (needed.install if needed else "", str(version or ""))
-    return told
+            found_as[bar.label] = (needed.install if needed else "", str(version or ""))
+    return found_as
 
 
 def _of_gpu(data: Dataset, headline: str) -> str:

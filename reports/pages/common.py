@@ -118,8 +118,8 @@ def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Probl
 
 def between(values: Sequence[float]) -> str:
     """0.77 to 0.87; one number where they are equal."""
-    ends = sorted(f"{value:.2f}" for value in values)
-    return " to ".join(dict.fromkeys((ends[0], ends[-1]))) if ends else "an unmeasured share"
+    ends = [f"{end(values):.2f}" for end in (min, max)] if values else ["an unmeasured share"]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def provenance(data: Dataset, rows: Sequence[Mapping[str, Any] | None]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ from reports.pages.common import Rows
 
 OTHERS = "Not on a ladder"
 DIFFER = 1.05
-"""Gains of one technique on two GPUs that differ by more are listed."""
+"""Gains of one technique on two GPUs are listed where they differ by more."""
 COMMANDS = {
     "bench": "How fast are kernels that somebody asked for?",
     "tune": "Which tile is fastest, in each language?",
@@ -66,17 +65,18 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
 
 
 def two_gpus(rows: Rows) -> dict[str, Any] | None:
-    """Whether the first two GPUs agree about what techniques buy: their names, how many gains they share, and those
-    that differ. None where they share none."""
+    """Whether the first two GPUs agree about what an operator's techniques buy: its title, their names, how many gains
+    both timed, and those that differ. None where both timed none."""
     others = [data for data in rows.datasets if data.recorded and data.gpu != rows.main.gpu]
     shared = on_both(rows.main, others[0]) if others else []
     if not shared:
         return None
     return {
+        "operator": rows.main.operator.title,
         "names": [short_gpu(data.gpu) for data in (rows.main, others[0])],
         "shared": len(shared),
         "limit": DIFFER,
-        "differing": [one for one in shared if abs(math.log(one[2].value / one[3].value)) > math.log(DIFFER)],
+        "differing": [one for one in shared if one.apart > DIFFER],
     }
 
 

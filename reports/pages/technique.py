@@ -104,6 +104,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "gains": found,
         "elsewhere": elsewhere(rows, which),
         "gained": gained(taken, problems),
+        "step_words": figures.WORDS,
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
         "note": prose.render(which.name, data, rows.claims, datasets=datasets) if data.raw else None,
@@ -113,12 +114,13 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
 
 def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem]) -> str:
     """What the figure shows, in CUDA or else in another language that has a gain: 0.77 to 0.87 times its parent's speed
-    in Gluon. Where only some of the problems have one, it names the one, or says how many."""
+    in Gluon. Where only some of the problems have one, it names the one, or says how many. The parent's program
+    again, and a hint that the compiler dropped, are no gain."""
     for backend in sorted(taken, key=lambda backend: backend != "cuda"):
         told = {
             problem: step.ratio.value
             for problem, step in zip(problems, taken[backend], strict=True)
-            if step.ratio and step.kind != "dropped"
+            if step.ratio and step.kind not in ("same", "dropped")
         }
         if told:
             some = ""

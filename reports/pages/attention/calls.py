@@ -36,13 +36,11 @@ def calls(data: Dataset) -> Calls | None:
     for problem in data.problems(EXPERIMENT):
         points = {name: data.point(EXPERIMENT, problem, None, name, experiment.modes[0]) for name in names}
         if points[OURS].counts:
-            over = [data.ratio(points[OURS], points[name]) for name in names if name != OURS and points[name].counts]
-            slowest = min((ratio for ratio in over if ratio), key=lambda ratio: ratio.value, default=None)
-            lines.append((problem, points, slowest))
-    rows = {name: [points[name].row for _, points, _ in lines if points[name].counts] for name in names}
-    host = {
-        name: statistics.median(row.call_us["launcher"] for row in some if row and row.call_us)
-        for name, some in rows.items()
-        if any(row and row.call_us for row in some)
+            ratios = [data.ratio(points[OURS], points[name]) for name in names if name != OURS]
+            least = min((ratio for ratio in ratios if ratio), key=lambda ratio: ratio.value, default=None)
+            lines.append((problem, points, least))
+    counting = {name: [points[name].row for _, points, _ in lines if points[name].counts] for name in names}
+    on_host = {
+        name: [row.call_us["launcher"] for row in rows if row and row.call_us] for name, rows in counting.items()
     }
-    return Calls(names, lines, host) if lines else None
+    return Calls(names, lines, {name: statistics.median(us) for name, us in on_host.items() if us}) if lines else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any
 
 from markupsafe import Markup
 
 from harness.catalog import experiments
 from harness.operators.attention.articles import Article
-from harness.operators.attention.gap import CAUSES, GLUON, SHARED, TLX, WAYS, Term
+from harness.operators.attention.gap import CAUSES, GLUON, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
 from harness.rows.ledger import Ledger, percent
 from reports.data.dataset import Dataset
@@ -31,7 +30,7 @@ def page(of: Rows) -> dict[str, Any]:
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
     return {
         "question": experiments.question(EXPERIMENT),
-        "articles": list(map(article, repeat(of), experiments.about_articles())),
+        "articles": [article(of, name) for name in experiments.about_articles()],
         "name": EXPERIMENT,
         "where": data.provenance(rows) if data else "",
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
@@ -43,7 +42,7 @@ def page(of: Rows) -> dict[str, Any]:
         "gain": ledger.gain,
         "minus": ledger.minus,
         "percent": percent,
-        "shared": SHARED,
+        "why": ledger.why,
         "machines": data.environments_of(rows) if data else [],
         "files": [download([one for ways in problems for one in ways])] if found else [],
     }

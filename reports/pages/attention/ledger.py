@@ -8,7 +8,7 @@ from functools import cache
 
 from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
-from harness.operators.attention.gap import FLAGSHIP, GLUON, THEIRS, TLX, TRITON, Term
+from harness.operators.attention.gap import FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, Term
 from harness.rows.ledger import Ledger, Line, ledgers, percent
 from harness.rows.stats import Estimate
 from reports.data.dataset import Dataset
@@ -17,6 +17,8 @@ PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cu
 STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel", TLX: "the TLX kernel"}
 """Of a way to the flagship."""
 LANGUAGES = {TRITON: "core Triton", GLUON: "Gluon", TLX: "TLX"}
+ASSEMBLED = {prices.OVER_ANCHOR[SHARED]: "cuDNN beside it", SHARED: "Triton by nvcc’s ptxas"}
+"""What a reader calls the kernels of a group that nvcc's ptxas assembled."""
 
 
 def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
@@ -42,6 +44,14 @@ def lines(one: Ledger) -> list[Line]:
 def share(one: Ledger, line: Line) -> float | None:
     """A term's part of the gap."""
     return line.size.value / one.gap.value if line.counts and line.size and one.gap and one.gap.value else None
+
+
+def why(line: Line) -> str:
+    """What is missing for a term, in words for a reader."""
+    text = line.why
+    for kernel, words in ASSEMBLED.items():
+        text = text.replace(kernel, words)
+    return text
 
 
 def gain(estimate: Estimate | None) -> str:

@@ -13,11 +13,12 @@ from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention import inspected
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
-from reports.facts import counters, sanitizers
+from reports.facts import counters, sanitizers, steps
 from reports.facts.gains import Gains, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.pages import listing
+from reports.pages import common, listing
+from reports.pages import technique as page
 from reports.pages.attention import articles
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import dataset, lines
@@ -46,6 +47,21 @@ def test_the_same_program_at_the_tile_of_the_rung_is_a_measurement_of_the_rung()
     assert not gains(data, "ladder", technique).languages["cuda"].same_program
     assert data.point("ladder", FULL, "large_tile", "cuda", tile=Tile(64, 128)).kind == "same_program"
     assert data.point("ladder", FULL, "xor_swizzle", "triton").kind == "same_program"
+
+
+def test_a_heading_counts_no_gain_of_the_parents_program() -> None:
+    data = dataset(synthetic.rows())
+    for name, said in (("xor_swizzle", True), ("scalar", False)):
+        which = techniques.get(f"attention/{name}")
+        step = steps.one_step(data, FULL, which, "cuda", "reference")
+        assert bool(page.gained({"cuda": [step]}, [FULL])) is said, name
+    step = steps.one_step(data, FULL, techniques.get("attention/xor_swizzle"), "triton", "reference")
+    assert (step.kind, bool(step.ratio)) == ("same", True)
+    assert page.gained({"triton": [step]}, [FULL]) == ""
+
+
+def test_the_ends_of_a_range_are_numbers_in_order() -> None:
+    assert common.between([12.0, 9.5, 10.0]) == "9.50 to 12.00"
 
 
 def test_gains_at_the_best_tiles_are_of_as_many_problems() -> None:
