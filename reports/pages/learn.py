@@ -106,14 +106,15 @@ def _line(path: Path, lines: Sequence[str], text: str, start: int) -> int:
 
 
 def _written(block: Mapping[str, Any], datasets: Sequence[Dataset], claims: Callable[..., str]) -> tuple[str, str]:
-    """The number and the sentence. What the first GPU lacks is of an earlier version or of another one, with a mark."""
+    """The number and the sentence. A number that the first GPU lacks is of an earlier version or another GPU, with a
+    mark."""
     environment, elsewhere = Environment(undefined=StrictUndefined), prose.Elsewhere(datasets[0], datasets)
 
-    def told(*claim: Any) -> str:
-        return claims(*claim).replace(prose.UNKNOWN, "")  # the marks say what is not known
+    def checked(*claim: Any) -> str:
+        return claims(*claim).replace(prose.UNKNOWN, "")  # the marks say it
 
     number, buys = (
-        environment.from_string(block[part]).render(elsewhere.references, claim=told).strip()
+        environment.from_string(block[part]).render(elsewhere.references, claim=checked).strip()
         for part in ("number", "buys")
     )
     return number, elsewhere.explained(f"{number}\n\n{buys}").partition("\n\n")[2]
