@@ -111,11 +111,14 @@ class Stopwatch(timing.CudaStopwatch):
     def _receive(self, done: Event) -> bytearray:
         """All that the process sends until it is done."""
         channel, found = self.isolation.channel, bytearray()
-        while (ready := select.select([channel], [], [], 1e-3)[0]) or not done.is_set():
-            if ready and not (part := channel.recv(2**20)):
-                break  # it has hung up
-            found += part if ready else b""
-        return found
+        while True:
+            last = done.is_set()  # asked first: all was sent before it is set
+            if select.select([channel], [], [], 1e-3)[0]:
+                if not (part := channel.recv(2**20)):
+                    return found  # it has hung up
+                found += part
+            elif last:
+                return found
 
     def _outputs(self, strides: Sequence[Sequence[int] | None], received: bytearray) -> dict[str, torch.Tensor]:
         """The outputs among what was received. Raises RuntimeError, ValueError for strides that reach beyond it."""

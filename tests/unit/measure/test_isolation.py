@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import re
+import select
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
@@ -170,6 +173,23 @@ def test_copies_of_the_inputs_exceed_twice_the_cache() -> None:
     size = 2 * (2 * 64 * 64 + 2 * 128 * 64)  # bytes of q, k and v
     assert copies * size >= 2 * verifier.CPU_CACHE > (copies - 1) * size
     assert 4 * words == 2 * verifier.CPU_CACHE
+
+
+def test_what_arrives_as_the_verifier_looks_away_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    done, real = Event(), select.select
+
+    def late(*sockets: Any) -> Any:
+        found = real(*sockets)
+        if not done.is_set():  # between this look and the next line, the process sends all and answers
+            theirs.sendall(b"told")
+            done.set()
+        return found
+
+    monkeypatch.setattr(select, "select", late)
+    watch: Any = SimpleNamespace(isolation=SimpleNamespace(channel=ours))
+    with ours, theirs:
+        assert verifier.Stopwatch._receive(watch, done) == b"told"
 
 
 SECRETS = ("inputs", "reference", "numerics")
