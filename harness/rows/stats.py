@@ -185,7 +185,7 @@ class Timings:
 
     def ratio(self, ours: str, theirs: str) -> Estimate | None:
         """The logarithm of the speed of one program over another's; None where no group timed both."""
-        return self.estimate({ours: 1.0, theirs: -1.0})
+        return self.estimate({ours: 1.0, theirs: -1.0} if ours != theirs else {ours: 0.0})
 
     def speeds(self, program: str) -> list[float]:
         """The median speed of each timing of a program."""

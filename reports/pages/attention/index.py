@@ -105,7 +105,7 @@ def decode_shares(data: Dataset, grid: list[Any]) -> dict[str, float]:
     share of the best; empty where there is none."""
     names = ("triton", "gluon", "cuda", "library")
     counted = [(problem, points) for problem, points in grid if all(points[name].counts for name in names)]
-    over = {**facts.over(data, counted, "cuda", names), "cuda": [1.0] * len(counted)}
+    over = facts.over(data, counted, "cuda", names)
     if not counted or {len(ratios) for ratios in over.values()} != {len(counted)}:
         return {}
     means = {name: statistics.geometric_mean(ratios) for name, ratios in over.items()}

@@ -113,6 +113,8 @@ def test_programs_that_no_group_timed_together_have_no_ratio() -> None:
     assert timings.ratio(ours, theirs) is None
     assert not timings.met([ours, theirs])
     assert timings.ratio(ours, "never timed") is None
+    assert (itself := timings.ratio(ours, ours))
+    assert itself.value == 0
     assert timings.boards([ours]) == ["board0", "board1"]
 
 
