@@ -32,6 +32,17 @@ def same_compilers() -> Iterator[None]:
     assert not changed, f"the test left {', '.join(changed)} changed; monkeypatch.setenv undoes it"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _forked_workers() -> Iterator[None]:
+    """Each that starts by itself imports torch."""
+    from harness.measure import worker
+    from tests.support import forked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "subprocess", forked.SUBPROCESS)
+        yield
+
+
 @pytest.fixture
 def inductor(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a test that compiles by torch.compile, which names a ptxas to Triton: not for the tests after it."""
