@@ -7,7 +7,7 @@ large numbers in their place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -36,12 +36,19 @@ def is_poison(tensor: torch.Tensor) -> bool:
     return bool((tensor.view(_INTEGER[width]) == POISON["nan"][width]).all())
 
 
-def rolled(twice: torch.Tensor, number: int, shift: int) -> torch.Tensor:
-    """The bytes of input `number`, which lie twice in `twice`: rolled by 16 times `shift`, number 1 by 3 times as much,
-    and so on."""
-    size = len(twice) // 2
-    by = shift * (2 * number + 1) % max(1, size // 16) * 16
-    return twice[size - by :][:size]
+def roll(inputs: Iterable[torch.Tensor], bases: Iterable[torch.Tensor], shift: int) -> None:
+    """Fills the bytes of inputs with those that lie twice in their bases: rolled by 16 times `shift`, of the second one
+    by 3 times as much, and so on."""
+    for number, (dense, twice) in enumerate(zip(inputs, bases, strict=True)):
+        size = len(dense)
+        by = shift * (2 * number + 1) % max(1, size // 16) * 16
+        dense.copy_(twice[size - by :][:size])
+
+
+def reach(tensor: torch.Tensor) -> int:
+    """Bytes from the first element to the end of the last."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return (1 + sum((size - 1) * step for size, step in steps)) * tensor.element_size()
 
 
 class Arena:

@@ -22,9 +22,10 @@ from harness.measure.worker import SHARED
 class Kernels(process.Process):
     """What the verifier may ask for."""
 
-    def __init__(self, memory: str, channel: str, loop: str, *ours: Any) -> None:
+    def __init__(self, shared: Sequence[str], loader: str, on: str, connection: Any, watch: process.Watch) -> None:
         """Takes the descriptors, and loads the timing loop: before any file of a user's is imported."""
-        super().__init__(*ours)
+        memory, channel, loop = shared
+        super().__init__(connection, importlib.import_module(loader), on, watch)
         self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
         stream = 0  # the one that is current now, whatever a kernel makes of it
@@ -75,7 +76,7 @@ class Kernels(process.Process):
         self._dense = [[arena.dense for arena in copy.values()] for copy in inputs]
         sizes = [dense.numel() for dense in self._dense[0]]
         self._bases = [part.to(self._device).repeat(2) for part in self._memory(sum(sizes)).split(sizes)]
-        self._roll_last(0)
+        arenas.roll(self._dense[-1], self._bases, 0)
         places = [one.data_ptr() for of_input in zip(self._bases, *self._dense, strict=True) for one in of_input]
         table = torch.tensor(sizes + places)
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
@@ -84,11 +85,6 @@ class Kernels(process.Process):
         tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls = self._bound(cases, tensors, scalars)
         self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
-
-    def _roll_last(self, shift: int) -> None:
-        """Refills the last copy of the inputs, which the verifier never draws, with the base rolled by `shift`."""
-        for number, (dense, base) in enumerate(zip(self._dense[-1], self._bases, strict=True)):
-            dense.copy_(arenas.rolled(base, number, shift))
 
     def batch(self, labels: Sequence[str], spin: int) -> tuple[list[list[list[int] | None]], list[int]]:
         """Times calls, one after another, by the draws in the channel; times go back through it. The answer has the
@@ -110,14 +106,14 @@ class Kernels(process.Process):
         return strides, sums.tolist()
 
     def cupti(self, loads: Sequence[Sequence[str]], rounds: int) -> list[Any]:
-        """What CUPTI records of the prepared calls, on a copy of the inputs that is not drawn: the events of its trace,
-        and the numbers of calls with new inputs."""
+        """What CUPTI records of the prepared calls, on the last copy of the inputs, which is never drawn: the events of
+        its trace, and the numbers of calls with new inputs."""
         from harness.measure import cupti
 
         watch, shifts = timing.CudaStopwatch(), iter(range(1, rounds))
         trace, fresh = cupti.record(
             [{label: self._calls[label][-1] for label in load} for load in loads],
-            lambda: self._roll_last(next(shifts)),
+            lambda: arenas.roll(self._dense[-1], self._bases, next(shifts)),
             watch.flush,
             watch.hold,
             lambda seconds: time.sleep(min(3 * seconds, 1.0)),
@@ -133,19 +129,14 @@ def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
         return 0, 0
     if type(out) not in (torch.Tensor, torch.nn.Parameter) or out.is_neg() or out.is_conj():
         raise TypeError(f"{name}: got {type(out).__name__}, expected a plain torch.Tensor that holds its values")
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
-    if (count := reach * out.element_size()) > most:
+    if (count := arenas.reach(out)) > most:
         raise ValueError(f"{name}: got strides {out.stride()} over {count} bytes, expected at most {most}")
     return out.data_ptr(), count
 
 
 def main(descriptor: str, loader: str, on: str, deadlines: str, *shared: str) -> None:
     """Answers the verifier until it hangs up."""
-
-    def make(connection: Any, watch: process.Watch) -> Kernels:
-        return Kernels(*shared, connection, importlib.import_module(loader), on, watch)
-
-    process.serve(descriptor, deadlines, make)
+    process.serve(descriptor, deadlines, lambda *ours: Kernels(shared, loader, on, *ours))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ class Stopwatch(timing.CudaStopwatch):
         self._sample = operator.inputs(problem, operator.distributions[0], chance.getrandbits(31), device)
         self._specs = operator.output_specs(problem)
         self._inputs = arenas.Inputs(operator.input_specs(problem), self._sample)
-        self._bases = [arena.dense.repeat(2) for arena in self._inputs.arenas.values()]
+        self._dense = [arena.dense for arena in self._inputs.arenas.values()]
+        self._bases = [dense.repeat(2) for dense in self._dense]
         self._size = sum(len(base) for base in self._bases) // 2
         cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else CPU_CACHE
         self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
@@ -66,8 +67,7 @@ class Stopwatch(timing.CudaStopwatch):
         """Of timed calls: by how much their inputs were rolled, and their outputs."""
         self._reader = ThreadPoolExecutor(1)
         self._room = SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
-        memory, dense = isolation.memory, [arena.dense for arena in self._inputs.arenas.values()]
-        torch.frombuffer(memory, dtype=torch.uint8)[: self._size].copy_(torch.cat(dense))
+        torch.frombuffer(isolation.memory, dtype=torch.uint8)[: self._size].copy_(torch.cat(self._dense))
         isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, dict(self._sample.scalars))
 
     def behind_spin(self, batch: Sequence[tuple[str, Any]], notify: timing.Notify) -> tuple[list[float], bool]:
@@ -129,8 +129,7 @@ class Stopwatch(timing.CudaStopwatch):
                 out = values.as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
                     found[name] = out
-                reach = 1 + sum((size - 1) * step for size, step in zip(out.shape, out.stride(), strict=True))
-                begin += -(-reach * out.element_size() // 16) * 16
+                begin += -(-arenas.reach(out) // 16) * 16
         return found
 
     def failures(self, milliseconds: Mapping[str, float]) -> dict[str, Failure]:
@@ -161,8 +160,7 @@ class Stopwatch(timing.CudaStopwatch):
         """The verdict on what a call made of the inputs, rolled as loop.cpp rolls them."""
         if missing := [name for name, spec in self._specs.items() if not spec.optional and name not in outputs]:
             return Verdict(False, "unwritten", f"{', '.join(missing)} was not returned", {})
-        for number, (arena, base) in enumerate(zip(self._inputs.arenas.values(), self._bases, strict=True)):
-            arena.dense.copy_(arenas.rolled(base, number, shift))
+        arenas.roll(self._dense, self._bases, shift)
         operator = operators.of(self.problem)
         expected = operator.exact(self.problem, replace(self._sample, tensors=self._inputs.tensors))
         return operator.compare(outputs, expected, peer=self._cases[label].is_peer)

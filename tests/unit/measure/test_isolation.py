@@ -23,7 +23,7 @@ import torch
 import harness.build
 from harness.catalog import own
 from harness.catalog.cases import Case
-from harness.measure import arenas, service, verifier
+from harness.measure import arenas, service, verifier, worker
 from harness.measure.worker import Deadlines, Failed, GateOptions, Isolation, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import tables
@@ -200,10 +200,11 @@ def test_nothing_is_imported_from_the_working_folder(start: Callable[..., Worker
     """A stranger's kernel may lie in it, beside a file that is named like a module of Python's."""
     (tmp_path / "ctypes.py").write_text("raise SystemExit(7)")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "subprocess", subprocess)  # not forked: how it starts is what is tested
         patch.chdir(tmp_path)
-        worker = start("harness.build", "cpu", tmp_path / "log", Deadlines())
+        started = start("harness.build", "cpu", tmp_path / "log", Deadlines())
         with pytest.raises(Failed, match="no attribute 'ask'"):
-            worker.call("ask")
+            started.call("ask")
 
 
 def test_a_kernel_may_import_from_the_working_folder(tmp_path: Path) -> None:
@@ -213,9 +214,9 @@ def test_a_kernel_may_import_from_the_working_folder(tmp_path: Path) -> None:
     kernel = own.parse(f"{tmp_path}/kernels/mine.py:attend")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        worker = Isolation(None, "harness.build", "cpu", tmp_path / "log", Deadlines())
-        worker.call("load", Case("check", None, own.BACKEND, PROBLEM, None, kernel), "mine")
-        worker.kill()
+        started = Isolation(None, "harness.build", "cpu", tmp_path / "log", Deadlines())
+        started.call("load", Case("check", None, own.BACKEND, PROBLEM, None, kernel), "mine")
+        started.kill()
 
 
 @pytest.mark.parametrize("status", ["passed", "fine", None, 3])
@@ -320,10 +321,11 @@ def test_the_loop_flushes_draws_and_times_by_the_driver(tmp_path: Path) -> None:
 
 
 def test_inputs_are_rolled_by_what_was_drawn() -> None:
-    base = torch.arange(64, dtype=torch.uint8)
+    base, inputs = torch.arange(64, dtype=torch.uint8), torch.zeros(2, 64, dtype=torch.uint8)
     for shift in range(5):
-        for number, times in ((0, 1), (1, 3)):
-            assert torch.equal(arenas.rolled(base.repeat(2), number, shift), base.roll(16 * times * shift))
+        arenas.roll(inputs, [base.repeat(2)] * 2, shift)
+        for one, times in zip(inputs, (1, 3), strict=True):
+            assert torch.equal(one, base.roll(16 * times * shift))
 
 
 def test_the_flush_assembles() -> None:
