@@ -113,12 +113,12 @@ ENDLESS = {
 def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(tmp_path: Path, name: str) -> None:
     file, function, lines, launch = ENDLESS[name]
     kernel = own.parse(f"{file.__file__}:{name}")
-    rows = run(tmp_path / "run.jsonl", kernel, processes=True, deadlines=Deadlines(launch=8))
+    rows = run(tmp_path / "run.jsonl", kernel, processes=True, deadlines=Deadlines(launch=5))
     (row,) = (row for row in rows if row["kind"] == "gate")
     assert row["status"] == "timeout"
     caller = f", called by {name} at {place(file.__file__, launch)}" if launch else ""
     loop = [f"{function} at {place(file.__file__, line)}{caller}" for line in lines]
-    assert row["reason"] in [f"no sign of life for 8 s (stage launch): {line}" for line in loop]
+    assert row["reason"] in [f"no sign of life for 5 s (stage launch): {line}" for line in loop]
 
 
 @pytest.mark.slow

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import signal
 import statistics
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import redirect_stderr
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,7 +31,6 @@ from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final
-from tests.conftest import CHECKOUT
 from tests.support.here import Here
 
 pytestmark = pytest.mark.slow
@@ -84,20 +83,14 @@ TIMED_ON_DEVICE = {
 }
 
 
-@contextmanager
-def registered() -> Iterator[None]:
-    """The fakes as techniques of the registry."""
+@pytest.fixture(scope="module", autouse=True)
+def fakes() -> Iterator[None]:
+    """As techniques of the registry."""
     names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "waits", "paced"])
     fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
         patch.setattr(techniques, "TECHNIQUES", (*techniques.TECHNIQUES, *fake))
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fakes() -> Iterator[None]:
-    with registered():
         yield
 
 
@@ -540,63 +533,48 @@ def test_the_tuned_tile_stands_for_its_rung_in_the_final_group(monkeypatch: pyte
     assert len([row for row in rows if row["kind"] == "timing"]) == 3 + 2
 
 
-def interrupted_run(path: Path, kernel: str, *signals: signal.Signals) -> list[dict]:
-    """Gates `kernel` and `right` in a Python of its own and sends it signals while `kernel` runs: its gate rows."""
-    script = f"""
-from pathlib import Path
-from tests.unit.measure import test_runner as t
-with t.registered():
-    t.run(Path({str(path)!r}), t.experiment({kernel!r}, "right"), deadlines=t.PATIENT, processes=True)
-"""
-    go = path.with_suffix(".go")
-    environment = {**os.environ, "FAKE_GO": str(go)}
-    command = [sys.executable, "-c", script]
-    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stderr=subprocess.PIPE, text=True)
-    log, errors = path.with_suffix(".log"), ""
-    while not (log.exists() and "asleep" in log.read_text()) and process.poll() is None:
-        time.sleep(0.05)
-    assert process.stderr is not None
-    process.send_signal(signals[0])
-    while "finishing the case in progress" not in errors:
-        line = process.stderr.readline()
-        assert line, errors
-        errors += line
-    for number in signals[1:]:
-        process.send_signal(number)
-    go.touch()
-    errors += process.communicate()[1]
-    assert process.returncode == 128 + signals[0], errors
+def interrupted_run(
+    path: Path, patch: pytest.MonkeyPatch, kernel: str, *signals: signal.Signals, patient: bool = True
+) -> list[dict]:
+    """The gate rows of `kernel` and `right`, with signals to this process while `kernel` runs: the run ends as the
+    first one says, 10 s after the last one at most."""
+    log, go, said = path.with_suffix(".log"), path.with_suffix(".go"), io.StringIO()
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        while not (log.exists() and "asleep" in log.read_text()):
+            time.sleep(0.05)
+        for number in signals:
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), number)
+            while patient and "finishing the case in progress" not in said.getvalue():
+                time.sleep(0.05)
+        go.touch()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    patch.setenv("FAKE_GO", str(go))
+    with redirect_stderr(said), pytest.raises(SystemExit) as ended:
+        run(path, experiment(kernel, "right"), deadlines=PATIENT, patient=patient, processes=True)
+    assert ended.value.code == 128 + signals[0], said.getvalue()
+    assert time.monotonic() < sent[-1] + 10
     return [row for row in results.read(path) if row["kind"] == "gate"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_finishes_the_case_in_progress(tmp_path: Path, number: signal.Signals) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "waits", number)
+def test_one_signal_finishes_the_case_in_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    rows = interrupted_run(tmp_path / "run.jsonl", monkeypatch, "waits", number)
     assert [(row["technique"], row["status"]) for row in rows] == [("waits", "passed")]
 
 
-def test_the_first_ctrl_c_ends_a_run_that_is_not_worth_the_wait(tmp_path: Path) -> None:
-    """`check` is such a run: within 2 s, plus what a busy machine takes, where the case would go on for minutes."""
-    path = tmp_path / "run.jsonl"
-    script = f"""
-from pathlib import Path
-from tests.unit.measure import test_runner as t
-with t.registered():
-    t.run(Path({str(path)!r}), t.experiment("sleeps", "right"), deadlines=t.PATIENT, patient=False, processes=True)
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=CHECKOUT)
-    log = path.with_suffix(".log")
-    while not (log.exists() and "asleep" in log.read_text()):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
-    rows = [row for row in results.read(path) if row["kind"] == "gate"]
-    assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
-
-
-def test_a_second_ctrl_c_marks_the_case_interrupted(tmp_path: Path) -> None:
-    rows = interrupted_run(tmp_path / "run.jsonl", "sleeps", signal.SIGINT, signal.SIGINT)
+@pytest.mark.parametrize(("signals", "patient"), [(1, False), (2, True)])
+def test_a_second_ctrl_c_marks_the_case_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: int, patient: bool
+) -> None:
+    """The first one does where a run is not worth the wait: `check` is such a run."""
+    sent = [signal.SIGINT] * signals
+    rows = interrupted_run(tmp_path / "run.jsonl", monkeypatch, "sleeps", *sent, patient=patient)
     assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
 
 
