@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from harness import operators
+from harness import cli, operators
 from harness.catalog.techniques import TWINS
+from harness.measure import worker
 from harness.setup import doctor
 from tests.conftest import CHECKOUT
+from tests.support import children, forked
 
 FOLDER = Path(__file__).parent / "softmax"
 
 
-def run(*arguments: str) -> str:
-    """What a command prints, in a process that knows the operator."""
-    environment = {**os.environ, "TWINKERNELS_OPERATORS": str(FOLDER)}
+@pytest.fixture(scope="module", autouse=True)
+def _registered() -> Iterator[None]:
+    """In the process that runs the commands, and in its workers; not in this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(operators.VARIABLE, str(FOLDER))
+        yield
+
+
+def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of this file returns in a process that knows the operator."""
+    return children.call(function, *arguments, environment={operators.VARIABLE: str(FOLDER)})
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    worker.subprocess = forked.SUBPROCESS
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, arguments)
+    return done.exit_code, done.stdout, done.output
+
+
+def alone(*arguments: str) -> str:
+    """What a Python of its own prints, which may start processes."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
 
 
 def harness(*arguments: str) -> Any:
-    return json.loads(run("-m", "harness", *arguments, "--json"))
+    code, told, said = elsewhere(command, *arguments, "--json")
+    assert code == 0, said
+    return json.loads(told)
 
 
 def test_it_has_300_lines_at_most() -> None:
@@ -46,9 +67,8 @@ def test_it_is_listed_with_its_experiment() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["online", "softmax/online"])
-def test_both_languages_are_checked_on_a_cpu(name: str) -> None:
-    rows = harness("check", name, "--on", "cpu")
+def test_both_languages_are_checked_on_a_cpu() -> None:
+    rows = harness("check", "online", "--on", "cpu")
     gates = [row for row in rows if row["kind"] == "gate"]
     assert {(row["backend"], row["problem"]["rows"]) for row in gates} == {
         (backend, number) for backend in ("cuda", "triton") for number in (64, 65)
@@ -64,17 +84,15 @@ def test_a_function_of_ones_own_is_checked(tmp_path: Path) -> None:
     file.write_text("def right(x):\n    return x.softmax(-1)\n\n\ndef wrong(x):\n    return x.softmax(0)\n")
     (row,) = harness("check", f"{file}:right", "--on", "cpu", "--problem", "softmax-r65-c33")
     assert row["status"] == "passed"
-    environment = {**os.environ, "TWINKERNELS_OPERATORS": str(FOLDER)}
-    command = [sys.executable, "-m", "harness", "check", f"{file}:wrong", "--on", "cpu", "--operator", "softmax"]
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "y is off by" in done.stdout
+    code, _, said = elsewhere(command, "check", f"{file}:wrong", "--on", "cpu", "--operator", "softmax")
+    assert code == 1
+    assert "y is off by" in said
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
 def test_both_languages_are_compiled_and_read() -> None:
-    rows = harness("inspect", "online", "--arch", "sm_90a")
+    rows = json.loads(alone("-m", "harness", "inspect", "softmax/online", "--arch", "sm_90a", "--json"))
     assert {row["backend"]: row["status"] for row in rows} == dict.fromkeys(TWINS, "passed")
     assert all(row["code"]["census"]["MUFU.EX2"] for row in rows)
 
@@ -85,38 +103,37 @@ def test_its_claim_is_proven() -> None:
     assert (row["status"], row["operator"], row["technique"]) == ("passed", "softmax", "online")
 
 
-ROW = """
-import sys
-from pathlib import Path
+def paged(folder: Path) -> None:
+    """Makes a page of a timing row, and prints its slug, whether it is current, whether its speed is the problem's."""
+    from harness import api
+    from harness.catalog import techniques
+    from harness.catalog.cases import Case, source_sha256
+    from harness.catalog.entries import Tile
+    from harness.rows import making, reading, schema
+    from reports import build
+    from tests.support import row_file
 
-from harness import api
-from harness.catalog import techniques
-from harness.catalog.cases import Case, source_sha256
-from harness.catalog.entries import Tile
-from harness import operators
-from harness.rows import making, reading, schema
-from reports import build
-from tests.support import row_file
-
-folder = Path(sys.argv[1])
-problem = operators.parse("softmax-r4096-c96")
-case = Case("correctness", "online", "cuda", problem, Tile(32, 128))
-about = making.about(case, on="gpu", source_sha256=source_sha256(case), arch="sm_90a", environment="0" * 12)
-row = {"schema": 3, "kind": "timing", "time": "2026-11-27T10:00:00Z", "status": "passed", **about}
-row |= {"samples_ms": [0.0005] * 3, "mode": "burst", "group": "a-01"}
-schema.check(row)
-table = api.frame([row], "here")
-print(reading.slug(row), reading.is_current(row, reading.checkout_hashes()), table.tflops[0] == problem.tflops(0.0005))
-row_file.write(folder / "fresh.jsonl", [row_file.ENVIRONMENT | {"id": "0" * 12}, row])
-page = build.page_of(techniques.get("online"))
-given = {"recorded": folder / "recorded", "runs": [folder / "fresh.jsonl"], "only": [page, "techniques.html"]}
-build.build(folder / "site", **given, progress=lambda *_: None)
-"""
+    problem = operators.parse("softmax-r4096-c96")
+    case = Case("correctness", "online", "cuda", problem, Tile(32, 128))
+    about = making.about(case, on="gpu", source_sha256=source_sha256(case), arch="sm_90a", environment="0" * 12)
+    row = {"schema": 3, "kind": "timing", "time": "2026-11-27T10:00:00Z", "status": "passed", **about}
+    row |= {"samples_ms": [0.0005] * 3, "mode": "burst", "group": "a-01"}
+    schema.check(row)
+    table = api.frame([row], "here")
+    row_file.write(folder / "fresh.jsonl", [row_file.ENVIRONMENT | {"id": "0" * 12}, row])
+    page = build.page_of(techniques.get("online"))
+    given = {"recorded": folder / "recorded", "runs": [folder / "fresh.jsonl"], "only": [page, "techniques.html"]}
+    build.build(folder / "site", **given, progress=lambda *_: None)
+    is_current = reading.is_current(row, reading.checkout_hashes())
+    print(reading.slug(row), is_current, table.tflops[0] == problem.tflops(0.0005))
 
 
 @pytest.mark.slow
 def test_a_timing_row_of_it_is_read_and_has_a_page(tmp_path: Path) -> None:
-    assert run("-c", ROW, str(tmp_path)).split() == ["softmax-r4096-c96", "True", "True"]
+    script = (
+        f"from pathlib import Path; from tests.operators import test_softmax as t; t.paged(Path({str(tmp_path)!r}))"
+    )
+    assert alone("-c", script).split() == ["softmax-r4096-c96", "True", "True"]
     page = (tmp_path / "site/technique/online.html").read_text()
     for words in (
         "<h1>Online<code>online</code>",
