@@ -78,10 +78,15 @@ def read(kind: str, path: Path) -> Any:
     if path == RECORDED:
         whole = frame(kind)
         return whole if kind == "environment" else whole[whole.experiment == EXPERIMENT.name]
+    return table(kind, rows_of(path))
+
+
+@cache
+def rows_of(path: Path) -> list[Row]:
     files = (
         [path] if path.is_file() else [file for pattern in ("*.jsonl", "*.jsonl.xz") for file in path.rglob(pattern)]
     )
-    return table(kind, [row for file in sorted(files) for row in results.read(file, schema.check)])
+    return [row for file in sorted(files) for row in results.read(file, schema.check)]
 
 
 @cache

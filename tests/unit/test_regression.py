@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import statistics
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from harness.catalog import techniques, tiles
 from tests.conftest import CHECKOUT
 from tests.regression import conftest as suite
+from tests.support import children
 from tests.support import synthetic_rows as synthetic
 from tests.support.row_file import write
 
@@ -28,16 +29,21 @@ REFERENCE = techniques.reference_tile(techniques.get("attention/xor_swizzle"), P
 SELECTED = "cuda and d128 and (xor_swizzle and full or large_tile and causal or mma_ldmatrix and full)"
 
 
-def replay(file: Path, *options: str, base: Path | None = None) -> subprocess.CompletedProcess[str]:
+def replay(file: Path, *options: str, base: Path | None = None) -> tuple[int, str]:
+    """Exit code of the suite and what it printed, in a process that has it imported from its first run on."""
+    variables = {"REGRESSION_ROWS": str(file), "REGRESSION_BASE": str(base or file)}
+    return children.call(suite_of, variables, options, environment={"REGRESSION_ROWS": ""})
+
+
+def suite_of(variables: dict[str, str], options: tuple[str, ...]) -> tuple[int, str]:
     """Without the names by which pytest-benchmark would take it for a worker of pytest-xdist, and store nothing."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "tests/regression", "-p", "no:cacheprovider", *options],
-        cwd=CHECKOUT,
-        env={**inherited, "REGRESSION_ROWS": str(file), "REGRESSION_BASE": str(base or file)},
-        capture_output=True,
-        text=True,
-    )
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        del os.environ[name]
+    os.environ.update(variables)
+    os.chdir(CHECKOUT)
+    with redirect_stdout(io.StringIO()) as said, redirect_stderr(said):
+        code = pytest.main(["-q", "tests/regression", "-p", "no:cacheprovider", *options])
+    return int(code), said.getvalue()
 
 
 def is_kernel(row: Row) -> bool:
@@ -61,10 +67,10 @@ def saved(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     folder = tmp_path_factory.mktemp("saved")
     file, base = write(folder / "rows.jsonl", rows), write(folder / "base.jsonl", rows)
     storage = f"--benchmark-storage={folder / 'storage'}"
-    done = replay(file, "-k", SELECTED, "-rs", storage, "--benchmark-autosave", base=base)
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, said = replay(file, "-k", SELECTED, "-rs", storage, "--benchmark-autosave", base=base)
+    assert code == 0, said
     (path,) = (folder / "storage").rglob("*.json")
-    return done.stdout, json.loads(path.read_text())
+    return said, json.loads(path.read_text())
 
 
 @pytest.mark.slow
@@ -103,11 +109,11 @@ def test_a_slowdown_at_one_tile_fails_there_alone(rows: list[Row], tmp_path: Pat
         for row in rows
     ]
     file, base = write(tmp_path / "rows.jsonl", slower), write(tmp_path / "base.jsonl", rows)
-    failed = replay(file, "-k", SELECTED, base=base)
-    assert failed.returncode == pytest.ExitCode.TESTS_FAILED, failed.stdout
-    last = failed.stdout[failed.stdout.index("short test summary") :]
+    code, said = replay(file, "-k", SELECTED, base=base)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    last = said[said.index("short test summary") :]
     assert "FAILED tests/regression/test_gpu_times.py::test_gpu_time[xor_swizzle cuda" in last
-    assert "is +10.0% slower, by chance up to " in failed.stdout
+    assert "is +10.0% slower, by chance up to " in said
     assert BEST is not None
     assert BEST.slug in last
     assert REFERENCE.slug not in last
@@ -161,14 +167,14 @@ def test_a_row_that_nothing_can_be_computed_from_is_bad_usage(
 @pytest.mark.slow
 def test_a_histogram_is_of_one_ladder_and_language(tmp_path: Path) -> None:
     options = ("-k", "d128-bf16-full", f"--benchmark-histogram={tmp_path / 'drawn'}")
-    done = replay(CHECKOUT / "reports" / "recorded" / "h200" / "attention" / "ladder", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "benchmark 'b4-h16-n4096-d128-bf16-full ampere cuda'" in done.stdout
-    assert "too many benchmarks" not in done.stdout + done.stderr
+    code, said = replay(CHECKOUT / "reports" / "recorded" / "h200" / "attention" / "ladder", *options)
+    assert code == 0, said
+    assert "benchmark 'b4-h16-n4096-d128-bf16-full ampere cuda'" in said
+    assert "too many benchmarks" not in said
     assert list(tmp_path.glob("drawn-*ampere_cuda.svg"))
 
 
 @pytest.mark.slow
 def test_without_pytest_benchmark_nothing_is_collected(tmp_path: Path) -> None:
-    done = replay(write(tmp_path / "rows.jsonl", synthetic.rows()), "-p", "no:benchmark")
-    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+    code, said = replay(write(tmp_path / "rows.jsonl", synthetic.rows()), "-p", "no:benchmark")
+    assert code == pytest.ExitCode.NO_TESTS_COLLECTED, said
