@@ -128,27 +128,29 @@ def nvcc() -> str:
     return found
 
 
-def compiled(nvcc: str, folder: Path, arch: str, *flags: str) -> Path:
-    source, cubin = folder / "kernel.cu", folder / f"kernel_{arch}{len(flags)}.cubin"
-    source.write_text(KERNEL)
-    subprocess.run([nvcc, "-cubin", f"-arch={arch}", *flags, "-o", cubin, source], check=True)
-    return cubin
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
-def test_registers_spills_and_shared_memory_of_a_known_kernel(nvcc: str, tmp_path: Path, arch: str) -> None:
-    code = machine_code.read(compiled(nvcc, tmp_path, arch), smem_bytes=4096)
-    assert code["spill_bytes"] == code["census"]["STL"] == 0
-    assert 48 < code["registers"] < 128
-    assert code["smem_bytes"] == 4096 + 64 * 16, "what CUDA reserves from sm_90 on must not be counted"
-    assert code["census"]["LDG.128"] == code["census"]["STS.128"] == code["census"]["STG.128"] == 1
-    assert code["census"]["BAR"] == 1
+def test_registers_spills_and_shared_memory_of_a_known_kernel(nvcc: str, tmp_path: Path) -> None:
+    source, ptx = tmp_path / "kernel.cu", tmp_path / "kernel.ptx"
+    source.write_text(KERNEL)
+    subprocess.run([nvcc, "-ptx", "-arch=compute_80", "-o", ptx, source], check=True)
 
-    starved = machine_code.read(compiled(nvcc, tmp_path, arch, "-maxrregcount=32"), smem_bytes=0)
-    assert starved["registers"] <= 32
-    assert starved["spill_bytes"] >= 4 * 16
-    assert starved["census"]["STL"] > 0
+    def code(arch: str, smem_bytes: int, *flags: str) -> dict[str, Any]:
+        cubin = tmp_path / f"kernel_{arch}{len(flags)}.cubin"
+        subprocess.run([Path(nvcc).with_name("ptxas"), f"-arch={arch}", *flags, "-o", cubin, ptx], check=True)
+        return machine_code.read(cubin, smem_bytes=smem_bytes)
+
+    for arch in ("sm_80", "sm_90a", "sm_120a"):
+        whole = code(arch, 4096)
+        assert whole["spill_bytes"] == whole["census"]["STL"] == 0
+        assert 48 < whole["registers"] < 128
+        assert whole["smem_bytes"] == 4096 + 64 * 16, "what CUDA reserves from sm_90 on must not be counted"
+        assert whole["census"]["LDG.128"] == whole["census"]["STS.128"] == whole["census"]["STG.128"] == 1
+        assert whole["census"]["BAR"] == 1
+
+        starved = code(arch, 0, "-maxrregcount=32")
+        assert starved["registers"] <= 32
+        assert starved["spill_bytes"] >= 4 * 16
+        assert starved["census"]["STL"] > 0
 
 
 def test_a_file_without_machine_code_is_refused(tmp_path: Path) -> None:
