@@ -249,6 +249,11 @@ def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Ti
         return {"reason": f"different instruction classes: {ours['mma']}, {theirs['mma']}"}, None, []
     if not _met(ours, theirs):
         return {"reason": f"{_name(ours)} and {_name(theirs)} were not timed in one group"}, None, []
+    return _compared(ours, theirs, timings)
+
+
+def _compared(ours: Row, theirs: Row, timings: stats.Timings) -> Found:
+    """Two rows of one group."""
     ratio = timings.ratio(ours["program"], theirs["program"])
     assert ratio is not None
     value = math.exp(ratio.value) if ratio.is_settled else ours["speed"] / theirs["speed"]
@@ -256,8 +261,9 @@ def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Ti
 
 
 def _fastest(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:
-    """Against the rival that is fastest over all processes, all of them timed beside the same samples of ours: groups
-    of a run that lacked one do not count where another run had all."""
+    """Our fastest kernel and tile over the rival that is fastest over all processes, all rivals timed beside the same
+    samples of ours: groups of a run that lacked one do not count where another run had all. Which rival that is does
+    not depend on our tile, so that another tile needs to be timed beside this one alone."""
     met: dict[Any, set[str]] = defaultdict(set)
     for row in here:
         if row["usable"]:
@@ -268,7 +274,14 @@ def _fastest(promise: Promise, problem: str, here: list[Row], timings: stats.Tim
         return hole
     if len({id(rows[0]) for _, _, rows in found}) > 1:
         return {"reason": f"{', '.join(promise.rivals)} were not timed in one group"}, None, []
-    return min(found, key=lambda one: float(one[0]["value"]))
+    beside = min(found, key=_value)
+    mine, peers = ([row for row in here if row["usable"] and row["backend"] == one["backend"]] for one in beside[2])
+    tiles = {row["program"]: (row, peer) for row in mine for peer in peers if _met(row, peer)}
+    return max([beside, *(_compared(*pair, timings) for pair in tiles.values())], key=_value)
+
+
+def _value(found: Found) -> float:
+    return float(found[0]["value"])
 
 
 def _quoted(promise: Promise, problem: str, here: list[Row], timings: stats.Timings) -> Found:

@@ -152,6 +152,13 @@ def _fastest(points: Iterable[Point]) -> Point:
     return max(earlier, key=lambda point: point.tflops or 0)
 
 
+def _at_best_tile(points: Iterable[Point]) -> Point:
+    """The fastest of all, whatever group it is from."""
+    points = list(points)
+    best = max((point for point in points if point.counts), key=lambda point: point.tflops or 0, default=None)
+    return _fastest(point for point in points if point is best or not point.counts)
+
+
 def _limit(data: Dataset, race: Race, bars: Iterable[Bar], panel: str) -> float | None:
     """What the tensor cores do by these instructions, at the clock of the panel's fastest kernel."""
     most = data.speed_of_light(fastest(bar.point for bar in bars if bar.panel == panel).row)
@@ -283,12 +290,12 @@ def over(
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest kernel in each language of those that the experiment names, at
-    the tiles that it names, and as "library" the one that is fastest beside CUDA."""
+    """Every problem of an experiment, with the fastest kernel and tile of those that the experiment timed in each
+    language, and as "library" the one that is fastest beside CUDA."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {
-            language: _fastest(
+            language: _at_best_tile(
                 data.point(experiment, problem, name, language, tile=tile)
                 for name, tile in _timed(data, experiment, problem, language)
             )
@@ -319,9 +326,7 @@ def _fastest_beside(data: Dataset, ours: Point | None, peers: list[Point]) -> Po
 
 
 def _timed(data: Dataset, experiment: str, problem: Problem, language: str) -> set[tuple[str, Tile]]:
-    """The kernels of a language, but for those that left the ladders, each at its reference tile and at the newest
-    other one, which was chosen before these samples."""
+    """The kernels of a language, but for those that left the ladders, at every tile that an experiment timed."""
     names = {technique.name for technique in data.operator.techniques}
-    rows = sorted(data.at(experiment, problem, language), key=lambda row: (bool(row.usable), row.time))
-    newest = {(row.technique, row.reference_tile): Tile.parse(row.tile) for row in rows if row.technique in names}
-    return {(name, tile) for (name, _), tile in newest.items()}
+    rows = data.at(experiment, problem, language)
+    return {(row.technique, Tile.parse(row.tile)) for row in rows if row.technique in names}

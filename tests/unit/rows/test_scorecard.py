@@ -429,6 +429,27 @@ def test_a_final_group_that_lacks_a_rival_does_not_hide_one_with_all(monkeypatch
     assert entry["status"] == "complete"
 
 
+def test_a_faster_tile_counts_that_was_timed_beside_the_fastest_rival_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which rival is the fastest needs all of them in one group, our best tile needs that rival."""
+
+    def at_another_tile(*rivals: str) -> Any:
+        faster = [
+            row | {"group": "another", "samples_ms": [sample / 1.2 for sample in row["samples_ms"]]}
+            if row["backend"] == "triton"
+            else row | {"group": "another"}
+            for row in grid_rows(rivals={name: RIVALS[name] for name in rivals})
+            if "samples_ms" in row
+        ]
+        tile = {"tile": Tile(128, 64, 3, 8).to_dict()}
+        rows = [row | tile if row["backend"] == "triton" else row for row in faster]
+        return grid_entries([*grid_rows(), *rows], monkeypatch)["triton_over_fastest"]
+
+    before = grid_entries(grid_rows(), monkeypatch)["triton_over_fastest"]["value"]
+    assert at_another_tile("sdpa_cudnn")["value"] == pytest.approx(before)
+    assert at_another_tile("sdpa_cudnn", "fa3")["value"] == pytest.approx(1.2 * before)
+    assert {cell["theirs_is"] for cell in at_another_tile("fa3")["cells"]} == {"fa3"}
+
+
 def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its third process one rival was 7% slower: all rivals are still compared beside the same samples."""
     rows = grid_rows()
