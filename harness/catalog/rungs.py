@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 
-COPIED = ("mma", "limits", "general", "constant_strides")
+COPIED = ("mma", "limits", "general", "repeats", "constant_strides")
 """Arguments of a parent's entry that hold for its copy; reference tiles and grids are inherited."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,}")
 _KERNEL = re.compile(r"^KERNEL\([^)]*\)\s+(\w+)\(", re.MULTILINE)
@@ -107,8 +107,8 @@ def _cuda(name: str, parent: Technique, idea: str, root: Path) -> str:
     _, _, data = head.partition("\n//\n")  # how data moves
     symbol = re.escape(file.stem)
     code = re.sub(rf"(^KERNEL\([^)]*\)\s+){symbol}(?=\()", rf"\g<1>{name}", code, flags=re.MULTILINE)
-    code = re.sub(rf"(\blaunch_kernel\w*<|^constexpr void \(\*kernel\)\(\w+\) = ){symbol}\b", rf"\g<1>{name}", code,
-                  flags=re.MULTILINE)  # fmt: skip
+    used = r"\b(?:launch_kernel\w*|consider)<|^constexpr void \(\*kernel\)\(\w+\) = "
+    code = re.sub(rf"({used}){symbol}\b", rf"\g<1>{name}", code, flags=re.MULTILINE)
     lines = [f"// {_sentence(idea)}", f"// Builds on {parent.name}; changes nothing yet."]
     return "\n".join([*lines, *(["//", data] if data else []), f"#include{code}"])
 

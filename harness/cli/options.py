@@ -58,7 +58,7 @@ NO_NAME = re.compile("[.:/]")
 
 
 NAMES = [techniques.shown(technique) for technique in techniques.kernels()]
-RUNGS = [techniques.shown(technique) for technique in operators.get(operators.FIRST).techniques]
+RUNGS = [techniques.shown(technique) for technique in techniques.rungs()]
 Names = Annotated[
     list[str] | None,
     typer.Argument(

@@ -44,12 +44,12 @@ def new(
     origin = technique_called(parent)
     require_known("--from", [techniques.shown(origin)], RUNGS)
     with bad_usage():
-        files = rungs.write(name, origin, idea or f"{parent} with one change, not described yet")
+        files = rungs.write(name, origin, f"one change to {origin.name}, not described yet" if idea is None else idea)
     for path in files:
         console.print(f"wrote {path.relative_to(sources.ROOT)}", soft_wrap=True)
     console.print(
         f"Now make the change in both files and say in one line what it is. Then: twinkernels diff {name}, "
-        f"twinkernels check {name}, twinkernels report {name}, make test-fast",
+        f"twinkernels check {name}, twinkernels report {name}, make format test-fast",
         soft_wrap=True,
     )
 
