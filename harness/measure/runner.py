@@ -22,12 +22,8 @@ from harness.measure.session import Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.operators.protocol import Problem
 from harness.rows import results
-from harness.rows.reading import is_final, median_ms, of_earlier_gate
+from harness.rows.reading import AGAIN_LIMIT, is_final, median_ms, of_earlier_gate
 
-AGAIN_LIMIT = 0.005
-"""Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
-Further apart, the group is timed once more, to a quarter of the limit, so that chance does not part them. If they still
-differ, nothing converged."""
 IDLE = {"target": 0.008, "limit": 0.02, "max_seconds": 4.0}
 """Options of timing.time_group in idle mode: on the host of an H100 the times of a library varied by 6 to 13% from call
 to call, and by 3 to 6% from second to second, alike for all members of a group."""

@@ -30,6 +30,9 @@ COLUMNS = (
 )
 """Of `Ledger.rows`, which also say how many `maxima` the main loop has."""
 
+UNEXPLAINED, LOSS = "unexplained", "loss"
+"""Causes: of a term that no proof bears out, whatever its sign; of any other that is below zero."""
+
 
 def percent(value: float) -> float:
     """The gain in percent that a logarithm stands for: 10 for 0.0953."""
@@ -91,23 +94,13 @@ class Ledger:
                 weights[kernel] -= weight
         return self.estimate(weights)
 
-    @cached_property
-    def causes(self) -> dict[str, Estimate]:
-        """Cause -> what its terms add up to, the largest first."""
-        found: dict[str, list[Estimate]] = defaultdict(list)
-        for line in self.lines:
-            if line.counts and line.size:
-                found[line.cause].append(line.size)
-        sums = {cause: stats.combine([(size, 1.0) for size in sizes]) for cause, sizes in found.items()}
-        return dict(sorted(sums.items(), key=lambda one: -abs(one[1].value)))
-
     @property
     def explained(self) -> tuple[float, Interval] | None:
         """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever
         their signs. Its interval is the share at the ends of the remainder's."""
         if self.gap is None or self.remainder is None or self.gap.value <= 0:
             return None
-        unexplained = [line.size for line in self.lines if line.counts and line.size and line.cause == "unexplained"]
+        unexplained = [line.size for line in self.lines if line.counts and line.size and line.cause == UNEXPLAINED]
         lost, gap = sum(abs(size.value) for size in unexplained), self.gap.value
 
         def share(left: float) -> float:
@@ -187,8 +180,8 @@ class Ledger:
         if not missing and size is None:
             why = f"{' and '.join(price.weights)}: no group timed them with the other terms"
         everywhere = self.overall.estimate(price.weights) if self.overall else size  # one cause on all boards
-        cause = price.more if everywhere and everywhere.value > 0 else price.cause
-        return Line(price.term, cause, size, price.counts, why)
+        is_loss = everywhere is not None and everywhere.value < 0 and price.term.cause != UNEXPLAINED
+        return Line(price.term, LOSS if is_loss else price.term.cause, size, price.counts, why)
 
 
 def ledgers(

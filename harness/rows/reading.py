@@ -21,6 +21,10 @@ Hashes = Mapping[tuple[str, str], str]
 SHARED_PTXAS = "_shared_ptxas"
 """Suffix of an experiment's name where nvcc's ptxas assembled the Triton programs. Pages show these rows beside the
 headline, never in it."""
+AGAIN_LIMIT = 0.005
+"""Relative difference up to which two timings of one kernel in one group agree; a run's own `limit` takes its place.
+Further apart, the group is timed once more, to a quarter of the limit, so that chance does not part them. If they still
+differ, nothing converged."""
 AGREEMENT = 0.02
 """Relative difference up to which the medians by CUPTI and by events agree. Around an empty kernel a pair of events
 reads more than CUPTI does, about 4 us on an H200, which is 3% of a short kernel. Of another kernel that much or less

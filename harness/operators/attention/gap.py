@@ -35,10 +35,13 @@ FIRST_RUNG = "wgmma"
 CAUSES = {
     "language": "only by an escape hatch",
     "compiler": "the compiler decides otherwise",
+    "slower": "written in core Triton, slower there",
     "assembler": "ptxas",
     "effort": "could be written today",
     "unexplained": "unexplained",
+    "loss": "a loss in CUDA",
 }
+"""Of a term. Only rows/ledger.py gives the last: a term below zero is no cause of a gap."""
 
 
 def at(name: str, tile: Tile) -> str:
@@ -65,11 +68,10 @@ class Term:
     (core Triton's at the tile TRITONS, Gluon's at SQUARE), and `so` what follows from them; `serialized`, an ablation
     that ptxas cannot compile without serializing its wgmma, so that nothing is left out.
 
-    cause: a key of CAUSES. `odd`: the cause at tiles that core Triton cannot express. `part_of`: a term that contains
-        this one, which is not added. `head_dim`: the only one that has the term.
-    own, limited: where the language's best kernel has the technique too: the kernels with and without it, in that
-        language and in CUDA limited to what that language can express. The gain in the limited pair is taken out of
-        the term; `more` is the cause of what the flagship gains beyond it.
+    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. `head_dim`: the only one that
+        has the term.
+    own, limited: where the language's best kernel has the technique too: the kernels with and without it in that
+        language, and two of CUDA. The gain of the first of these over the second is taken out of the term.
     of_tile: the term is about the tile of Gluon's or TLX's kernel. It exists where that tile has the shape of SQUARE
         and the flagship's has not; everything else on the way is then left out at SQUARE.
     """
@@ -84,17 +86,11 @@ class Term:
     ttgir: tuple[str, ...] = ()
     so: str = ""
     part_of: str = ""
-    odd: str = ""
     serialized: str = ""
     head_dim: int | None = None
     own: tuple[str, str] | None = None
-    more: str = ""
     limited: tuple[str, str] | None = None
     of_tile: bool = False
-
-    def cause_at(self, tile: Tile) -> str:
-        powers_of_two = not any(size & size - 1 for size in (tile.block_m, tile.block_n, tile.warps))
-        return self.cause if powers_of_two else self.odd or self.cause
 
 
 TRITON, SHARED, GLUON, TLX = "triton", "triton, shared", "gluon", "tlx@3.8.0"
@@ -122,19 +118,6 @@ TERMS = (
             "ttng.warp_group_dot",
         ),
         so="with one stage, which `tune` chose here, a load is waited for as soon as it is issued",
-    ),
-    Term(
-        "one_block",
-        "One large block per SM, not several small ones",
-        "compiler",
-        step=(FIRST_RUNG, VOCABULARY),
-        proofs=("warp_specialize mbarriers", "warps_12", "tile_176 arange", "tile_176 descriptor"),
-        ttgir=(
-            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
-            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
-        ),
-        so="a buffer is filled again once all warps have waited for the product that read it",
-        odd="language",
     ),
     Term(
         "own_tile",
@@ -194,7 +177,7 @@ TERMS = (
     ),
     Term(
         "overlap",
-        "Softmax overlaps the same warps' products",
+        "Two products queued, the softmax behind the first",
         "compiler",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
@@ -204,6 +187,10 @@ TERMS = (
             "overlap_in_flight d128",
             "next_p overlap",
             "roles_two_blocks two blocks",
+        ),
+        orders=(
+            *(("cuda", "overlapped_softmax"), (GLUON, "overlapped_softmax"), (TRITON, "overlapped_softmax")),
+            *(("cuda", FLAGSHIP), (GLUON, FLAGSHIP), (TRITON, FLAGSHIP)),
         ),
         ttgir=(
             *("ttng.warp_group_dot", "ttng.warp_group_dot_wait", "math.exp2"),
@@ -233,7 +220,7 @@ TERMS = (
     Term(
         "persistent",
         "Persistent blocks: one per SM, for all tiles",
-        "compiler",
+        "slower",
         leave_out="without_persistent",
         step=("persistent", "pinned_maxima"),
         proofs=(
@@ -261,7 +248,7 @@ TERMS = (
     Term(
         "lazy_rescale",
         "Lazy rescaling",
-        "compiler",
+        "slower",
         leave_out="without_lazy_rescale",
         step=("lazy_rescale_wgmma", "persistent"),
         proofs=(
@@ -300,7 +287,7 @@ TERMS = (
     Term(
         "tma_store",
         "O stored by TMA during the next tile",
-        "compiler",
+        "slower",
         leave_out="without_tma_store",
         step=("tma_store", "persistent"),
         proofs=("epilogue descriptor", "stored_later", "stored_later counter", "stored_later while waits"),
@@ -308,15 +295,19 @@ TERMS = (
         so="the warps that multiplied wait for the store before they end",
     ),
     Term(
-        "head_by_head",
-        "The order of tiles, in one large block",
-        "language",
+        "one_block",
+        "One large block per SM, not several small ones",
+        "unexplained",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         own=(PLAIN, IN_SECTIONS),
-        more="unexplained",
-        limited=(ORDERED, VOCABULARY),
-        proofs=("order of blocks", "warps_12"),
+        limited=(ORDERED, FIRST_RUNG),
+        proofs=("order of blocks", "warp_specialize mbarriers", "tile_176 arange", "tile_176 descriptor"),
+        ttgir=(
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
+            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
+        ),
+        so="a buffer is filled again once all warps have waited for the product that read it",
     ),
     Term(
         "moved_descriptors",
@@ -430,8 +421,8 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
 
 def kernels() -> tuple[str, ...]:
     """The CUDA kernels that the terms name, ablations before rungs; not the vocabulary, which has tiles of its own."""
-    names = {term.name for term in TERMS}
-    ablations = [one.name for one in ABLATIONS if one.lacks and names.issuperset(one.lacks) and not one.serialized]
+    names = {term.leave_out for way in WAYS.values() for term in way}
+    ablations = [one.name for one in ABLATIONS if one.name in names]
     ends = [end for term in TERMS if not term.part_of for end in term.step or ()]
-    rungs = [end for end in ends if end not in (TRITON, SHARED, VOCABULARY, CONFINED)]
+    rungs = [end for end in ends if end not in (TRITON, SHARED, CONFINED)]
     return tuple(dict.fromkeys([*ablations, *rungs]))

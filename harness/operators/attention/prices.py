@@ -39,12 +39,10 @@ Weights = dict[str, float]
 
 @dataclass(frozen=True)
 class Price:
-    """`weights` are in one group; `cause` is a key of gap.CAUSES if the size is not positive, `more` if it is."""
+    """`weights` are in one group."""
 
     term: Term
     weights: Weights
-    cause: str
-    more: str
 
     @property
     def counts(self) -> bool:
@@ -134,9 +132,7 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
         for kernel, weight in gain.items():
             weights[kernel] += weight / len(timed)
     own = [TRITON if kernel == gap.PLAIN and not has_floats else kernel for kernel in term.own or ()]
-    has_own = len(set(own)) == 2
-    if has_own and term.limited:
+    if len(set(own)) == 2 and term.limited:
         weights[term.limited[0]] -= 1.0
         weights[term.limited[1]] += 1.0
-    cause = term.cause_at(tile)
-    return Price(term, weights, cause, term.more if has_own and term.more else cause)
+    return Price(term, weights)

@@ -104,16 +104,10 @@ Weights = dict[str, float]
 
 @dataclass(frozen=True)
 class Price:
-    """`weights` are in one group; the cause is the same whatever the sign."""
+    """`weights` are in one group."""
 
     term: Term
     weights: Weights
-
-    @property
-    def cause(self) -> str:
-        return self.term.cause
-
-    more = cause
 
     @property
     def counts(self) -> bool:

@@ -12,7 +12,8 @@ from harness.catalog import experiments
 from harness.operators.attention.articles import Article
 from harness.operators.attention.gap import CAUSES, GLUON, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
-from harness.rows.ledger import Ledger, percent
+from harness.rows.ledger import UNEXPLAINED, Ledger, percent
+from harness.rows.reading import AGAIN_LIMIT
 from reports.data.dataset import Dataset
 from reports.data.names import short_gpu
 from reports.pages import downloads, prose
@@ -36,13 +37,17 @@ def page(of: Rows) -> dict[str, Any]:
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
         "intro": texts(of, data)[""],
         "problems": problems,
-        "untimed": [start for start in ledger.STARTS.values() if found and not _timed(problems, start)],
+        "untimed": {
+            title: WAYS[start] for start, title in ledger.STARTS.items() if found and not _timed(problems, title)
+        },
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "gain": ledger.gain,
         "minus": ledger.minus,
         "percent": percent,
         "why": ledger.why,
+        "is_small": ledger.is_small,
+        "limit": AGAIN_LIMIT,
         "machines": data.environments_of(rows) if data else [],
         "files": [download([one for ways in problems for one in ways])] if found else [],
     }
@@ -88,7 +93,9 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     """A term's size on each problem, its text and what bears out its cause."""
     data, found = ledger.found(of.fresh_first)
     ways = [one.from_(start) for one in found]
-    sizes = [(one.problem, line.size) for one in ways for line in one.lines if line.term == term and line.counts]
+    sizes = [
+        (one.problem, line.size, *ledger.gains(one, term)) for one in ways for line in one.lines if line.term == term
+    ]
     orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
     return {
         "term": term,
@@ -99,6 +106,7 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
         "known": set(of.known),
         "cause": CAUSES[term.cause],
         "gain": ledger.gain,
+        "has_losses": term.cause != UNEXPLAINED and any(size and size.value < 0 for _, size, *_ in sizes),
         "evidence": ledger.evidence(term),
         "orders": next(filter(None, orders), []),
     }

@@ -10,20 +10,22 @@ from matplotlib.axes import Axes
 from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON
 from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
-from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
-from reports.pages.attention.ledger import minus
+from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, RULE, TICK, TILE, canvas, to_svg, write
+from reports.pages.attention.ledger import is_small, minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {
     "language": INK,
     "compiler": COLORS["triton"],
-    "assembler": AUTO,
-    "effort": LIBRARY,
+    "slower": AUTO,
+    "assembler": MUTED,
+    "effort": RULE,
     "unexplained": TILE,
+    "loss": LIBRARY,
 }
 """The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
 which means impossible."""
-IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
+IN_SHORT = {"language": "hatch", "slower": "written, slower", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 10, 0.15
 """Percent between the lines of the axis; a fifth of it on a way that is shorter than this."""
@@ -63,8 +65,11 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     for (line, size), (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)
         reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], size)
+        cause, short = CAUSES[line.cause], IN_SHORT.get(line.cause, line.cause)
+        if is_small(line):
+            cause = short = "no more than chance"
         told = f"{percent(end - begin):+.1f}%"
-        told = f"{IN_SHORT.get(line.cause, line.cause)} {told}" if narrow else f"{told}  {CAUSES[line.cause]}"
+        told = f"{short} {told}" if narrow else f"{told}  {cause}"
         _told(axes, told, reached, middle(y), narrow)
         y += row
     if one.remainder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +11,7 @@ from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, Term
 from harness.rows.ledger import Ledger, Line, ledgers, percent
+from harness.rows.reading import AGAIN_LIMIT
 from harness.rows.stats import Estimate
 from reports.data.dataset import Dataset
 
@@ -39,6 +41,17 @@ def _found(datasets: tuple[Dataset, ...]) -> tuple[Dataset | None, list[Ledger]]
 def lines(one: Ledger) -> list[Line]:
     """The largest first; at the end those that have no size, and what is part of another."""
     return sorted(one.lines, key=lambda line: (not line.counts, -abs(line.size.value if line.size else 0)))
+
+
+def is_small(line: Line) -> bool:
+    """Whether two timings of one kernel may differ by as much as the term."""
+    return line.size is not None and abs(math.expm1(line.size.value)) < AGAIN_LIMIT
+
+
+def gains(one: Ledger, term: Term) -> tuple[Estimate | None, Estimate | None]:
+    """What the flagship gains over the kernel without the technique, and what the ladder's step gains."""
+    left_out = one.estimate({FLAGSHIP: 1.0, term.leave_out: -1.0}) if term.leave_out else None
+    return left_out, one.estimate({term.step[0]: 1.0, term.step[1]: -1.0}) if term.step else None
 
 
 def share(one: Ledger, line: Line) -> float | None:
@@ -92,5 +105,21 @@ def orders(data: Dataset, one: Ledger, term: Term) -> list[tuple[str, str]]:
             words = [f"{technique} ({backend}, {row.tile}, ptxas {ptxas})"]
             words.append(f"{row.registers:.0f} registers, {row.spill_bytes:.0f} bytes spilled")
             words += [f"{loop['instructions']} instructions in a step"] if loop.get("instructions") else []
+            under, all_of_them = exponentials(str(loop["sequence"]))
+            words += [f"{under} of {all_of_them} exponentials while a product is in flight"] if all_of_them else []
             found.append((", ".join(words), str(loop["sequence"])))
     return found
+
+
+def exponentials(sequence: str) -> tuple[int, int]:
+    """Exponentials of a main loop behind the first wgmma of a product and before the wait for all products, and all.
+    The loop is read twice: a product may be in flight from one step to the next."""
+    in_flight, under, count = False, 0, 0
+    for _ in range(2):
+        under = count = 0
+        for product, left, number in re.findall(r"(wgmma)|\bwait (\d)|(\d+) ex2", sequence):
+            if number:
+                under, count = under + int(number) * in_flight, count + int(number)
+            else:
+                in_flight = bool(product) or (in_flight and left != "0")
+    return under, count

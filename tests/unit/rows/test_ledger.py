@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def found() -> Ledger:
 
 
 def test_a_term_is_what_its_technique_multiplies_the_speed_by(found: Ledger) -> None:
-    expected = {**made.IN_THE_LEDGER, "compiler": made.WORTH["compiler"] + made.WORTH["assembler"]}
+    expected = {**made.WORTH, "compiler": made.WORTH["compiler"] + made.WORTH["assembler"]}
     for term in found.lines:
         assert term.size is not None
         worth, interval = expected[term.term.name], term.size.interval
@@ -67,7 +68,6 @@ def test_terms_and_remainder_are_the_whole_gap(start: str, problem: Problem) -> 
     left = way.remainder.value if way.remainder else 0.0  # a chain of measured kernels leaves nothing
     assert sum(sizes(way).values()) + left == pytest.approx(way.gap.value, abs=1e-12)
     assert abs(left) < 0.01
-    assert sum(size.value for size in way.causes.values()) == pytest.approx(sum(sizes(way).values()))
     slow, fast = way.speed(start), way.speed("flagship")
     assert slow
     assert fast
@@ -92,13 +92,13 @@ def test_kernels_that_were_timed_more_often_say_nothing_more_of_the_gap() -> Non
     assert found.gap
     assert found.remainder
     estimates = [term.size for term in found.lines if term.size]
-    assert {size.processes for size in (*estimates, *found.causes.values(), found.gap, found.remainder)} == {4}
+    assert {size.processes for size in (*estimates, found.gap, found.remainder)} == {4}
     assert sum(sizes(found).values()) + found.remainder.value == pytest.approx(found.gap.value, abs=1e-12)
 
 
 def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
     """The flagship is faster than its techniques one by one: by nothing that has a name."""
-    found = one(beyond={"without_overlap": 0.06})
+    found = one(beyond={"without_overlap": 0.06}, worth={"one_block": 0.0})
     assert found.remainder
     assert found.gap
     assert found.remainder.value == pytest.approx(-0.03, abs=0.004)
@@ -108,7 +108,8 @@ def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
     assert interval.low < share < interval.high  # type: ignore[operator]
 
 
-def test_all_is_explained_if_nothing_is_left(found: Ledger) -> None:
+def test_all_is_explained_if_nothing_is_left() -> None:
+    found = one(worth={"one_block": 0.0})
     assert found.explained
     share, interval = found.explained
     assert share == pytest.approx(1, abs=0.03)
@@ -118,8 +119,10 @@ def test_all_is_explained_if_nothing_is_left(found: Ledger) -> None:
 def test_a_term_without_a_cause_explains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = []
     for unexplained in ("", "overlap"):
-        cause = {unexplained: "unexplained"}
-        monkeypatch.setattr(catalog.Term, "cause_at", lambda term, tile, cause=cause: cause.get(term.name, "x"))
+        terms = tuple(
+            replace(term, cause=ledger.UNEXPLAINED if term.name == unexplained else "x") for term in catalog.TERMS
+        )
+        monkeypatch.setitem(catalog.WAYS, catalog.TRITON, terms)
         found = one()
         assert found.explained
         assert found.gap
@@ -132,12 +135,12 @@ def test_a_kernel_that_is_missing_leaves_the_other_gain_or_is_named() -> None:
     overlap = line(found, "overlap").size
     assert overlap
     assert overlap.value == pytest.approx(made.WORTH["overlap"], abs=0.004)
-    for name in ("compiler", "head_by_head"):  # from the second, what core Triton gains is taken out
+    for name in ("compiler", "one_block"):
         assert line(found, name).size is None
         assert line(found, name).why == "vocabulary_head_by_head: not measured yet"
     assert found.remainder
-    left = ("assembler", "compiler", "head_by_head")
-    assert found.remainder.value == pytest.approx(sum(made.IN_THE_LEDGER[name] for name in left), abs=0.005)
+    left = ("assembler", "compiler", "one_block")
+    assert found.remainder.value == pytest.approx(sum(made.WORTH[name] for name in left), abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +159,12 @@ def test_a_kernel_that_has_no_number_says_why(change: made.Row, why: str) -> Non
 
 def test_kernels_that_no_group_timed_with_the_others_are_no_part_of_the_sum() -> None:
     rows = [
-        {**row, "environment": "board0-0", "group": "another"} if row.get("technique") == catalog.VOCABULARY else row
+        {**row, "environment": "board0-0", "group": "another"} if row.get("technique") == catalog.FIRST_RUNG else row
         for row in made.rows()
     ]
     found = of(rows)
-    for name in ("one_block", "head_by_head"):
-        assert name not in sizes(found)
-        assert "no group timed them with the other terms" in line(found, name).why
+    assert "one_block" not in sizes(found)
+    assert "no group timed them with the other terms" in line(found, "one_block").why
 
 
 def test_without_nvccs_assembler_its_term_has_no_size() -> None:
@@ -180,8 +182,6 @@ def test_a_problem_has_the_terms_that_its_flagship_has(found: Ledger) -> None:
     assert "own_diagonal" in causal - names
     assert not {"lazy_rescale", "early_rescale", "third_warpgroup", "fewer_keys"} & small
     assert small >= {"own_tile", "register_split"}
-    assert line(found, "one_block").cause == "language", "192x80 is no tile of core Triton"
-    assert line(found, "one_block").term.cause_at(Tile(128, 128)) == "compiler"
 
 
 def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
@@ -241,22 +241,27 @@ def test_the_tile_is_the_flagships_though_a_smaller_one_was_timed_last() -> None
     assert of([*rows, {**last, "time": "2099-01-01T00:00:00Z"}]).tile == Tile(192, 80, 3, 12)
 
 
-@pytest.mark.parametrize(("alone", "cause"), [(0.0, "unexplained"), (0.03, "language")])
-def test_an_order_of_tiles_that_gains_more_in_the_flagship_has_no_known_cause(alone: float, cause: str) -> None:
-    """The small blocks of core Triton's kernel are a reason for gaining more there, and for nothing else."""
-    order = line(one(worth={"order_alone": alone}), "head_by_head")
-    assert order.size
-    assert (order.size.value > 0, order.cause) == (cause == "unexplained", cause)
+def test_a_large_block_is_compared_with_small_ones_in_the_same_order_of_tiles() -> None:
+    """The ladder's first rung lacks the order that the small blocks have, so what the order gains later is added; what
+    it gains in small blocks is no part of the term."""
+    for alone in (0.0, 0.03):
+        large = line(one(worth={"order_alone": alone}), "one_block")
+        assert large.size
+        assert large.size.value == pytest.approx(made.WORTH["one_block"], abs=0.004)
+        assert large.cause == "unexplained", "it changes several things at once"
+
+
+@pytest.mark.parametrize(("worth", "cause"), [(0.02, "slower"), (-0.02, "loss")])
+def test_a_term_below_zero_is_no_cause(worth: float, cause: str) -> None:
+    assert line(one(worth={"tma_store": worth}), "tma_store").cause == cause
 
 
 def test_what_both_gain_is_no_part_of_the_gap() -> None:
-    """At head_dim 64 core Triton's best kernel has maxima of integers and the order of tiles: what the same program in
-    CUDA gains by each is taken out."""
-    found = one(problems=(D64,))
-    for name, kind in (("integer_max", "integers"), ("head_by_head", "order")):
-        term = line(found, name)
-        assert term.size
-        assert term.size.value == pytest.approx(made.WORTH[name] - made.WORTH[f"{kind}_alone"], abs=0.004)
+    """At head_dim 64 core Triton's best kernel has maxima of integers: what the same program in CUDA gains by them is
+    taken out."""
+    size = line(one(problems=(D64,)), "integer_max").size
+    assert size
+    assert size.value == pytest.approx(made.WORTH["integer_max"] - made.WORTH["integers_alone"], abs=0.004)
 
 
 def test_maxima_of_integers_gain_less_in_core_triton() -> None:
