@@ -15,9 +15,10 @@ from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from harness import operators
@@ -130,8 +131,10 @@ class Site:
         """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken,
         and those that are unknown.
 
-        Processes are forked, so that they share the rows.
+        Processes are forked, so that they share the rows and the compiled templates.
         """
+        for name in self._environment.list_templates(extensions=["html"]):
+            self._environment.get_template(name)
         global _write
         _write = partial(self.write, folder)
         workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self.pages))
@@ -222,6 +225,18 @@ def section(page: str) -> str:
     return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
 
 
+class _Compiled(BytecodeCache):
+    """Templates compiled once in a process, whatever environments they are rendered in."""
+
+    code: ClassVar[dict[tuple[str, str], Any]] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self.code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.code[bucket.key, bucket.checksum] = bucket.code
+
+
 def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> Environment:
     """Renders the templates. `recorded_on`: what the foot of a page tells of the rows."""
     made = Environment(
@@ -231,6 +246,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         finalize=lambda value: text.plain(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_Compiled(),
     )
     style = (ROOT / "templates" / "style.css").read_text() + listing.style()
     made.globals |= {

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.catalog import techniques
 from harness.catalog.entries import Technique
-from harness.rows import fastest, reading
+from harness.rows import fastest, reading, results
 from harness.rows.frame import table
 
 Row = Mapping[str, Any]
@@ -137,7 +137,9 @@ def _next(
             (todo if has(child) else lacking).append(child)
     if len(lacking) < 2:
         return next(iter(lacking), None)
-    order = [name for name, _ in fastest.of_table(table("timing", recorded), reading.problem_of(row))]
+    timed = (one for one in recorded if results.what(one) == "timing" and one.get("technique"))
+    there = [one for one in timed if _cell(one) == _cell(row)]
+    order = [name for name, _ in fastest.of_table(table("timing", there), reading.problem_of(row))]
     ranked = sorted(lacking, key=lambda each: order.index(each.name) if each.name in order else len(order))
     return ranked[0]
 
