@@ -73,8 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A file's tests run in one process, for the fixtures that they share."""
-    if item.config.pluginmanager.hasplugin("xdist") and not item.get_closest_marker("spread"):
+    """A file's tests run in one process, for the fixtures that they share; where it names an xdist_group, with those of
+    other files."""
+    marked = item.get_closest_marker("spread") or item.get_closest_marker("xdist_group")
+    if item.config.pluginmanager.hasplugin("xdist") and not marked:
         item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from reports import build
@@ -21,8 +23,37 @@ APART = (
     r'<div class="lane">.*?</div>\s*</div>',
 )
 """Tables, code and figures."""
+PAGES = (
+    "index.html",
+    "findings.html",
+    "learn.html",
+    "techniques.html",
+    "gap.html",
+    "proof/padded_rows.html",
+    "article/seed_raw_ptx.html",
+    "technique/xor_swizzle.html",
+    "technique/pingpong.html",
+    "technique/lean_instructions.html",
+    "technique/flagship.html",
+    "evidence/correctness.html",
+    "regressions.html",
+    "data.html",
+    "guide/reading.html",
+)
+"""That a reader is led to."""
+ANSWERS = ("answer/gemm.html", "answer/attention_backward.html")
+"""Those of other operators than the first; libraries that nobody has timed yet keep their places there."""
 WORDS = 1200
 """A page has at most, as `count_words` counts them."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """PAGES and ANSWERS in a folder, made from all recorded rows; `broken`: their claims that do not hold."""
+
+    folder: Path
+    site: build.Site
+    broken: list[str]
 
 
 def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:

@@ -10,29 +10,9 @@ from typing import Any
 import pytest
 
 from reports import build
-from reports.data.loading import recorded_hashes
 from tests.support import browser
-from tests.support.pages import WORDS, count_words
+from tests.support.pages import ANSWERS, PAGES, WORDS, Recorded, count_words
 
-PAGES = (
-    "index.html",
-    "findings.html",
-    "learn.html",
-    "techniques.html",
-    "gap.html",
-    "proof/padded_rows.html",
-    "article/seed_raw_ptx.html",
-    "technique/xor_swizzle.html",
-    "technique/pingpong.html",
-    "technique/lean_instructions.html",
-    "technique/flagship.html",
-    "evidence/correctness.html",
-    "regressions.html",
-    "data.html",
-    "guide/reading.html",
-)
-ANSWERS = ("answer/gemm.html", "answer/attention_backward.html")
-"""Those of other operators than the first; libraries that nobody has timed yet keep their places there."""
 SCREEN, PHONE = (1400, 900), (390, 844)
 KEPT = (
     "index.html",
@@ -49,6 +29,7 @@ SCREENSHOTS = build.ROOT.parent / "build" / "screenshots"
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("recorded"),
     pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}"),
 ]
 
@@ -56,11 +37,8 @@ Found = dict[tuple[str, int], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("site")
-    hashes = recorded_hashes(build.ROOT / "recorded")  # all that was recorded counts: the pages at their fullest
-    build.build(output, runs=(), hashes=hashes, only=(*PAGES, *ANSWERS), progress=lambda *_: None)
-    return output
+def site(recorded_site: Recorded) -> Path:
+    return recorded_site.folder
 
 
 @pytest.fixture(scope="module")

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
 from harness import operators
-from reports import build
-from reports.data.loading import load, recorded_hashes
-from reports.pages import findings, learn, prose
+from reports.pages import prose
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import dataset
+from tests.support.pages import Recorded, dataset
+
+pytestmark = pytest.mark.xdist_group("recorded")
 
 
 @pytest.mark.slow
-def test_every_claim_holds_for_the_recorded_rows(tmp_path: Path) -> None:
-    recorded = build.ROOT / "recorded"
-    hashes = recorded_hashes(recorded)  # all that was recorded counts, also after a kernel was edited
-    pages = ["index.html", findings.PATH, learn.PATH]
-    site = build.Site(recorded, (), hashes, only=pages)
-    broken = [claim for number in range(len(site.pages)) for claim in site.write(tmp_path, number)[1]]
+def test_every_claim_holds_for_the_recorded_rows(recorded_site: Recorded) -> None:
     claims = prose.Claims()
     for operator in operators.every():
-        data = load(recorded, (), hashes, operator=operator.name)[0]
+        data = recorded_site.site.rows[operator.name].datasets[0]
         for technique in operator.techniques:
             prose.render(technique.name, data, claims)
-    assert broken + claims.broken == []
+    assert recorded_site.broken + claims.broken == []
 
 
 def test_a_claim_lists_numbers_that_ascend() -> None:

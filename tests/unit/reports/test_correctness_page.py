@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 import pytest
 
 from harness import operators
-from harness.catalog import experiments, sources, techniques
+from harness.catalog import experiments, techniques
 from harness.rows import reading
 from reports.data.dataset import Dataset
-from reports.data.loading import load
 from reports.pages import correctness
 from tests.support import synthetic_rows as synthetic
 from tests.support.gate_rows import Row, gate, gates, sanitized, sanitizer
 from tests.support.pages import dataset, rendered
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("recorded")]
 
 
 def page(*rows: Row, hashes: reading.Hashes | None = None) -> str:
@@ -68,10 +68,9 @@ def test_a_failure_of_an_earlier_version_says_what_the_present_one_passed() -> N
     assert "The kernel has changed since: of the present one 1 of 1 checks passed" in page(old, new)
 
 
-def test_every_recorded_failure_has_a_cause() -> None:
+def test_every_recorded_failure_has_a_cause(recorded_data: dict[str, list[Dataset]]) -> None:
     """A new one needs an explanation: in CAUSES, or in Findings."""
-    root = sources.ROOT / "reports" / "recorded"
-    found = correctness.failures([data for name in operators.names() for data in load(root, (), operator=name)])
+    found = correctness.failures([*chain.from_iterable(recorded_data.values())])
     assert {one.cause for one in found} >= {"idle_barriers", "shared_memory", "earlier"}
     assert [one for one in found if one.cause == "unknown"] == []
 

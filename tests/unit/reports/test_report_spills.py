@@ -8,23 +8,13 @@ import pytest
 
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import TECHNIQUES
-from harness.rows import reading
 from reports.data.dataset import Dataset
-from reports.data.loading import load
 from reports.data.names import LABELS
 from reports.facts.spills import Spill, spills
 from reports.pages import prose
 from reports.pages.prose import ARCH
 
-RECORDED = prose.ROOT.parent / "recorded"
-
-
-@pytest.fixture(scope="module")
-def datasets() -> list[Dataset]:
-    found = load(RECORDED, (), reading.checkout_hashes())
-    if not found:
-        pytest.skip("nothing is recorded yet")
-    return found
+pytestmark = pytest.mark.xdist_group("recorded")
 
 
 def explanations(note: str) -> list[str]:
@@ -55,9 +45,10 @@ def explained(spill: Spill, note: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: technique.name)
-def test_every_recorded_spill_is_explained(technique: Technique, datasets: list[Dataset]) -> None:
+def test_every_recorded_spill_is_explained(technique: Technique, recorded_data: dict[str, list[Dataset]]) -> None:
     path = prose.ROOT / technique.operator / f"{technique.name}.md"
     text = path.read_text() if path.is_file() else ""
+    datasets = recorded_data[technique.operator]
     missing = [spill for spill in spills(datasets, technique) if not explained(spill, text)]
     assert not missing, f"say in {path.name}, below `### Spills`, which values spill and where: {missing}"
 

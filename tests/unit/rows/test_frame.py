@@ -42,13 +42,6 @@ def test_where_nothing_is_recorded_a_table_has_its_columns(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_every_recorded_row_is_in_one_table_of_its_kind() -> None:
-    counted = sum(len(frame(kind)) for kind in ("timing", "gate", "counters", "proof"))
-    kinds = [row["kind"] for row in frames.rows()]
-    assert counted == sum(kind not in ("environment", "code", "fleet", "outputs", "heads", "fp8") for kind in kinds)
-
-
-@pytest.mark.slow
 def test_a_timing_has_its_speed_and_its_machine() -> None:
     timing = frame("timing")
     usable = timing[timing.usable & (timing.purpose == "timing")]

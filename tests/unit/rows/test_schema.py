@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness.catalog import techniques
 from harness.expressibility.claims import RIVALS
 from harness.operators.attention.problem import ALL_PEERS
 from harness.rows import compare, record, results, schema
+from harness.rows.frame import frame
 from tests.conftest import CHECKOUT
 from tests.support.row_file import ENVIRONMENT, GATE, OF_KINDS, TIMING, write, write_recorded
 
@@ -370,13 +372,12 @@ def admit_recorded(row: Row) -> None:
 
 
 @pytest.mark.slow
-def test_every_recorded_row_is_admitted() -> None:
+def test_every_recorded_row_is_admitted_and_in_one_table_of_its_kind() -> None:
     """No false alarm."""
-    kinds: set[str] = set()
-    for path in results.recorded(ROOT):
-        for row in results.read(path, admit_recorded):
-            kinds.add(row["kind"])
-    assert kinds == set(results.KINDS)
+    rows = Counter(row["kind"] for path in results.recorded(ROOT) for row in results.read(path, admit_recorded))
+    assert set(rows) == set(results.KINDS)
+    for kind in ("timing", "gate", "counters", "proof"):
+        assert len(frame(kind)) == rows[kind]
 
 
 SMALL = 16 * 2**20
