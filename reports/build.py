@@ -187,7 +187,7 @@ class Site:
     def _findings(self) -> dict[str, Any]:
         code = of_compilers(self._recorded, self._runs, self._hashes)
         timed = (data for data in self._first if findings.TIMED in data.experiments)
-        return findings.page(next(timed, self.main), self.compiled, code, self.claims)
+        return findings.page(next(timed, self.main), self.compiled, code, self.claims, self._first)
 
 
 _write: Callable[[int], tuple[str, list[str], list[str]]]

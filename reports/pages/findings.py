@@ -4,8 +4,9 @@ notes/findings.md has them in order: a heading, which is the title, a block "```
 
     name, file      an anchor on the page; the program that shows it, from the root of the repository
     command         what shows it, in the folder of the file; by default `python FILE`
-    needs           what that takes
-    prints          a line that it prints with the installed Triton; tests/unit/reports/test_findings.py runs it
+    needs           what that takes and shows, but for ALONE
+    prints          lines that it prints with the installed Triton; tests/unit/reports/test_findings.py runs it
+    lines           what the lines of the first proof's program are, and those of its control
     affected        versions of Triton that have the fault: what rows say must agree
 
 and where rows say which version has it:
@@ -43,7 +44,7 @@ PATH = "findings.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "findings.md"
 MOST = 10
 KINDS = {
-    "wrong": "wrong output",
+    "wrong": "wrong output, or a wait that never ends",
     "affected": "slower, ignored or refused",
     "fine": "not affected",
     "none": "not run, or no such call",
@@ -57,7 +58,7 @@ OVERLAP = ("overlapped_softmax", "d128-full")
 cell of the tile tables whose kernel is read."""
 NOT_RUN = "not run"
 ALONE = ("probes", "reproducers")
-"""Folders of programs that need Triton and nothing else."""
+"""Folders of programs that need Triton and nothing else, no GPU either."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Finding:
     states: Sequence[State]
     file: str
     command: str
+    prints: str
     needs: Markup
     evidence: Evidence | None
     issue: str
@@ -106,12 +108,17 @@ class Finding:
 
 
 def page(
-    data: Dataset, proofs: Sequence[Mapping[str, Any]], inspected: Sequence[Row], claims: Claims
+    data: Dataset,
+    proofs: Sequence[Mapping[str, Any]],
+    inspected: Sequence[Row],
+    claims: Claims,
+    datasets: Sequence[Dataset] = (),
 ) -> dict[str, Any]:
-    """`proofs`: rows of proofs; `inspected`: rows of machine code that compilers alone made."""
-    facts = _Facts(data, proofs, inspected)
+    """`proofs`: rows of proofs; `inspected`: rows of machine code that compilers alone made; `datasets`: the GPUs whose
+    checks are counted."""
+    facts = _Facts(data, proofs, inspected, datasets)
     found = [_finding(*one, facts, claims) for one in sections()]
-    return {"findings": found, "kinds": KINDS, "files": found, "most": MOST}
+    return {"findings": found, "kinds": KINDS, "files": found, "most": MOST, "triton": RELEASES[0]}
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
@@ -127,8 +134,14 @@ def command_of(block: Mapping[str, Any]) -> str:
 class _Facts:
     """What rows say of findings."""
 
-    def __init__(self, data: Dataset, proofs: Sequence[Mapping[str, Any]], inspected: Sequence[Row]) -> None:
-        self.data = data
+    def __init__(
+        self,
+        data: Dataset,
+        proofs: Sequence[Mapping[str, Any]],
+        inspected: Sequence[Row],
+        datasets: Sequence[Dataset],
+    ) -> None:
+        self.data, self.datasets = data, datasets
         self.proofs: dict[str, dict[str, matrix.Shown]] = {}
         for cell in matrix.cells(proofs):
             for version, mark in cell.marks.items():
@@ -149,6 +162,11 @@ class _Facts:
         ]
         return " and ".join(sorted({_said(row) for row in rows})) or NOT_MEASURED
 
+    def failed(self, backend: str) -> str:
+        """How many checks of this checkout's kernel found a wrong output, on all GPUs."""
+        gates = [row for data in self.datasets for row in data.gates(GATED[1], backend) if row.status != "unsupported"]
+        return f"{sum(row.status == 'wrong' for row in gates)} of {len(gates)}" if gates else NOT_MEASURED
+
     def is_current(self, row: Row) -> bool:
         """Another Triton compiles the same source, and may have been gated only."""
         hashes, series = self.data.hashes, str(row.backend).partition("@")[0]
@@ -156,7 +174,10 @@ class _Facts:
 
     def over(self, backend: str) -> str:
         """The speed of a kernel that another Triton compiled, over that of the installed one's."""
-        return f"{self.beside[backend].ratio:.2f}×" if backend in self.beside else NOT_MEASURED
+        if backend not in self.beside:
+            return NOT_MEASURED
+        each = [one.value for one in self.beside[backend].cells.values()]
+        return f"{self.beside[backend].ratio:.2f}× ({min(each):.2f} to {max(each):.2f})"
 
     def number(self, backend: str) -> float | None:
         return self.beside[backend].ratio if backend in self.beside else None
@@ -190,17 +211,18 @@ class _Facts:
             table = {
                 name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
             }
-            return Evidence(
-                f"Is the output right? {short_title(operators.parse(GATED[2]))}, {self.data.gpu}", {}, table, {}, {}
-            )
+            asked_of = f"{short_gpu(self.data.gpu)}? {short_title(operators.parse(GATED[2]))}"
+            return Evidence(f"Is the output right, alone on an {asked_of}", {}, table, {}, {})
         if "timed" in block:
             one = self.beside.get(f"triton@{RELEASES[-1]}")
             return _shares(one, short_gpu(self.data.gpu)) if one else None
         if "overlap" in block:
-            return _lanes(self.overlap["cuda"]) if "cuda" in self.overlap else None
+            read = self.overlap.get("cuda") or self.overlap.get("gluon")
+            return _lanes(read) if read else None
         proof = block["proofs"][0][0]
         for version, shown in self.proofs.get(proof, {}).items():
-            lines = {"in the program": shown.lines, "in the control": shown.control_lines}
+            names = block.get("lines", ["in the program", "in the control"])
+            lines = dict(zip(names, (shown.lines, shown.control_lines), strict=True))
             return Evidence(f"{shown.proof.shows} Triton {version}:", lines, {}, {}, {})
         return None
 
@@ -243,7 +265,7 @@ def _stages(tile: str) -> str:
 
 def _shares(one: Beside, gpu: str) -> Evidence:
     cells = {cell_title(problem): over.value for problem, over in one.cells.items()}
-    title = f"Speed with {one.backend.partition('@')[2]}, as a share of {RELEASES[0]}’s, on an {gpu}"
+    title = f"Speed with {one.backend.partition('@')[2]} over {RELEASES[0]}’s, the line at the right; on an {gpu}"
     return Evidence(title, {}, {}, dict(sorted(cells.items(), key=lambda cell: cell[1])), {})
 
 
@@ -254,7 +276,7 @@ def _lanes(row: Row) -> Evidence:
     source = [issue, Span(f"{every} exponentials", 4), wait]
     before = [Span(f"{under} exponentials", 2)] if under else []
     code = [issue, *before, wait, Span(f"{every - under} exponentials", 4 - len(before) * 2)]
-    title = "The order within an iteration; a drawing, its counts from the CUDA kernel’s machine code"
+    title = f"Order within an iteration, counted in the machine code of the {label(row.backend)} kernel"
     return Evidence(title, {}, {}, {}, {"source": source, "machine code": code})
 
 
@@ -266,7 +288,12 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
     claims(
         f"{block['name']}: affected are {', '.join(having) or 'none'}", 0, (1 if agrees else -1) if is_known else None
     )
-    functions: dict[str, Callable[..., Any]] = {"gated": facts.gated, "over": facts.over, "number": facts.number}
+    functions: dict[str, Callable[..., Any]] = {
+        "gated": facts.gated,
+        "failed": facts.failed,
+        "over": facts.over,
+        "number": facts.number,
+    }
     try:
         why = Environment(undefined=StrictUndefined).from_string(text).render(functions, claim=claims).strip()
     except Exception as error:
@@ -280,7 +307,8 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
         states,
         block["file"],
         command_of(block),
-        Markup(markdown.renderInline(block["needs"])),
+        block.get("prints", "").strip(),
+        Markup(markdown.renderInline(block.get("needs", ""))),
         evidence,
         _issue(title, block, why, states, evidence),
     )
@@ -292,9 +320,10 @@ def _issue(title: str, block: Mapping[str, Any], why: str, states: Sequence[Stat
     if states:
         heads = " | ".join(state.version for state in states)
         parts.append(f"| {heads} |\n|{'---|' * len(states)}\n| {' | '.join(state.word for state in states)} |")
-    parts.append(f"To reproduce: `{command_of(block)}`. It needs: {block['needs']}")
+    alone = "It needs Triton and no GPU." if Path(block["file"]).parent.name in ALONE else ""
+    parts.append(" ".join(filter(None, (f"To reproduce: `{command_of(block)}`.", alone, block.get("needs")))))
     if block.get("prints"):
-        parts.append(f"With Triton {RELEASES[0]} it prints\n\n```\n{block['prints']}\n```")
+        parts.append(f"With Triton {RELEASES[0]} it prints\n\n```\n{block['prints'].strip()}\n```")
     if evidence:
         shown = [f"- {name}: {value:.2f}" for name, value in evidence.shares.items()]
         shown += [
@@ -302,7 +331,7 @@ def _issue(title: str, block: Mapping[str, Any], why: str, states: Sequence[Stat
             for name, row in evidence.table.items()
         ]
         parts += [f"{evidence.title}\n\n" + "\n".join(shown)] if shown else []
-    if Path(block["file"]).parent.name in ALONE:
+    if alone:
         program = (sources.ROOT / block["file"]).read_text()
         parts.append(f"`{Path(block['file']).name}`:\n\n```python\n{program}```")
     return "\n\n".join(parts) + "\n"

@@ -1,9 +1,10 @@
-"""ptxas moves exponentials out from under a wgmma: it places wgmma.wait_group 0 above them.
+"""ptxas moves exponentials out from under a wgmma: it places wgmma.wait_group 0 above them, in some shapes.
 
     python exponentials.py         # needs no GPU
 
 The source issues P V, computes a softmax and only then waits for P V. So does the PTX. In the machine code the wait
-comes first, and the tensor cores idle during the exponentials.
+comes first at head_dim 64 and 128, and the tensor cores idle during the exponentials. At head_dim 256 ptxas keeps the
+order of the source, or half of it.
 """
 
 import re
@@ -19,19 +20,23 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
+SHAPES = ((64, 128), (128, 64), (128, 128), (256, 128), (256, 64))  # head_dim, keys
+
 
 @gluon.jit
-def attend(o_ptr, steps):
+def attend(o_ptr, steps, HEAD_DIM: gl.constexpr, KEYS: gl.constexpr):
     shared: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
-    operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
-    of_rows: gl.constexpr = gl.SliceLayout(1, layout)
-    q_smem = gl.allocate_shared_memory(gl.float16, [64, 128], shared)
-    k_smem = gl.allocate_shared_memory(gl.float16, [128, 128], shared).permute((1, 0))
-    v_smem = gl.allocate_shared_memory(gl.float16, [128, 128], shared)
-    s, o = gl.zeros([64, 128], gl.float32, layout), gl.zeros([64, 128], gl.float32, layout)
+    of_s: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    of_o: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD_DIM, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(0, of_o, 2)
+    rows_of_s: gl.constexpr = gl.SliceLayout(1, of_s)
+    rows_of_o: gl.constexpr = gl.SliceLayout(1, of_o)
+    q_smem = gl.allocate_shared_memory(gl.float16, [64, HEAD_DIM], shared)
+    k_smem = gl.allocate_shared_memory(gl.float16, [KEYS, HEAD_DIM], shared).permute((1, 0))
+    v_smem = gl.allocate_shared_memory(gl.float16, [KEYS, HEAD_DIM], shared)
+    s, o = gl.zeros([64, KEYS], gl.float32, of_s), gl.zeros([64, HEAD_DIM], gl.float32, of_o)
     p = gl.convert_layout(s.to(gl.float16), operand)
-    row_max, row_sum = gl.full([64], -1e30, gl.float32, of_rows), gl.zeros([64], gl.float32, of_rows)
+    row_max, row_sum = gl.full([64], -1e30, gl.float32, rows_of_s), gl.zeros([64], gl.float32, rows_of_s)
     for _ in range(steps):
         s = warpgroup_mma(q_smem, k_smem, s, use_acc=False, is_async=True)
         o = warpgroup_mma(p, v_smem, o, is_async=True)
@@ -42,14 +47,15 @@ def attend(o_ptr, steps):
         row_sum = row_sum * rescale + gl.sum(scores, 1)
         row_max = new_max
         o = warpgroup_mma_wait(0, deps=[o])
-        o = o * rescale[:, None]
+        o = o * gl.convert_layout(rescale, rows_of_o)[:, None]
         p = gl.convert_layout(scores.to(gl.float16), operand)
-    at = gl.arange(0, 64, of_rows)[:, None] * 128 + gl.arange(0, 128, gl.SliceLayout(0, layout))[None, :]
-    gl.store(o_ptr + at, o / row_sum[:, None])
+    at = gl.arange(0, 64, rows_of_o)[:, None] * HEAD_DIM + gl.arange(0, HEAD_DIM, gl.SliceLayout(0, of_o))[None, :]
+    gl.store(o_ptr + at, o / gl.convert_layout(row_sum, rows_of_o)[:, None])
 
 
-def build():
-    source = GluonASTSource(attend, {"o_ptr": "*fp32", "steps": "i32"}, {})
+def build(head_dim, keys):
+    signature = {"o_ptr": "*fp32", "steps": "i32", "HEAD_DIM": "constexpr", "KEYS": "constexpr"}
+    source = GluonASTSource(attend, signature, {"HEAD_DIM": head_dim, "KEYS": keys})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 
@@ -61,10 +67,13 @@ def order(text, waits, product, exponential):
 
 
 if __name__ == "__main__":
-    asm, tool = build().asm, Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        Path(file.name).write_bytes(asm["cubin"])
-        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     print(f"Triton {triton.__version__}")
-    print("PTX: ", order(asm["ptx"], "wait_group.sync.aligned ", "mma_async", "ex2.approx"))
-    print("SASS:", order(sass, "gsb0, 0x", "HGMMA", "MUFU.EX2"))
+    for shape in SHAPES:
+        asm = build(*shape).asm
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            Path(file.name).write_bytes(asm["cubin"])
+            sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+        print("head_dim {}, {} keys".format(*shape))
+        print("  PTX: ", order(asm["ptx"], "wait_group.sync.aligned ", "mma_async", "ex2.approx"))
+        print("  SASS:", order(sass, "gsb0, 0x", "HGMMA", "MUFU.EX2"))

@@ -37,7 +37,7 @@ def test_a_reproducer_prints_what_the_page_says(name: str) -> None:
     command = findings.command_of(block).replace("python", sys.executable, 1)
     folder = (sources.ROOT / block["file"]).parent
     done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
-    assert block["prints"] in done.stdout + done.stderr, f"{command}: printed {done.stdout[-600:]}"
+    assert block["prints"].strip() in done.stdout + done.stderr, f"{command}: printed {done.stdout[-600:]}"
 
 
 def test_without_rows_nothing_is_claimed() -> None:
