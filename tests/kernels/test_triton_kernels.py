@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 import re
 import sys
@@ -13,16 +14,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness import build
 from harness.build import machine_code
 from harness.catalog import sources, techniques
+from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.catalog.techniques import LADDERS
+from harness.inspection import survey
 from harness.measure import arenas
 from harness.operators.attention import reference
 from harness.operators.attention.problem import Problem
 from tests.conftest import CHECKOUT as ROOT
 from tests.support import children, chosen, proven
-from tests.support.programs import normalized
+from tests.support.programs import normalized, ttgir
 from triton_kernels.attention import specialization
 from triton_kernels.attention.packed_rows import COUNTERS
 
@@ -87,8 +91,6 @@ HOPPER = [name for name in DISTINCT if LADDER[name] == "hopper"]
 MMA_SYNC = [name for name in DISTINCT if name not in HOPPER]
 GENERAL_MMA_SYNC = [name for name in GENERAL if name not in HOPPER]
 CELLS = [(name, arch) for name in MMA_SYNC for arch in ARCHS[LADDER[name]]]
-EVERYWHERE = "sm_120a"
-"""The architecture of every ladder of MMA_SYNC, for which all of it is compiled in any case."""
 
 
 def jobs(function, *arguments):
@@ -101,8 +103,20 @@ def interpreted(function, *arguments):
 
 
 @cache
-def compiled(name: str, arch: str) -> dict:
-    return jobs(compile_cell, name, arch)
+def code(name: str, problem: Problem = ON_HOPPER[0]) -> dict:
+    """The `code` of a row at the reference tile; where there is none, what is compiled."""
+    case = Case("inspect", name, "triton", problem, reference_tile(name, problem))
+    if (found := proven.code((case, survey.MEASURED))) is None:
+        environment = build.environment_of(case)
+        found = children.call(survey.inspect_one, case, survey.MEASURED, "bundled", environment=environment)["code"]
+    return found | {"census": {opcode: number for opcode, number in found["census"].items() if number}}
+
+
+def reference_tile(name: str, problem: Problem) -> Tile:
+    """The registry's, where Triton takes that."""
+    technique = techniques.of_qualified(name)
+    tile = techniques.reference_tile(technique, problem.head_dim)
+    return Tile(128, 64, 2, 8) if techniques.unsupported(technique, "triton", problem, tile) else tile
 
 
 def interpret(
@@ -147,36 +161,25 @@ def launch_bf16() -> str:
     return "accepted"
 
 
-def compile_cell(name: str, arch: str) -> dict:
-    """`code`, instruction class and normalized TTGIR."""
+def instruction_class(name: str, arch: str) -> str:
     program = kernel(name).specialize(COMPILED, None, COMPILED_TILE, arch).compile()
-    code = machine_code.read_triton(program)
-    return {"code": code, "mma": machine_code.mma_class(code["census"]), "ttgir": normalized(program.asm["ttgir"])}
+    return machine_code.mma_class(machine_code.read_triton(program)["census"])
 
 
-def compile_afresh(name: str, arch: str, folder: str) -> dict:
-    """The same, by a Triton whose cache is empty."""
-    from triton import knobs
+def intermediate(names: list[str]) -> dict[str, str]:
+    """TTGIR of each, normalized: at one tile those of MMA_SYNC, and at another those of the hopper ladder, at head_dim
+    64, where its flagship has techniques of two rungs."""
+    found = {}
+    for name in names:
+        problem, tile = (ON_HOPPER[2], Tile(128, 64, 2, 8)) if name in HOPPER else (COMPILED, COMPILED_TILE)
+        found[name] = normalized(ttgir(kernel(name).specialize(problem, None, tile, "sm_90a")))
+    return found
 
-    with knobs.cache.scope():
-        knobs.cache.dir = folder
-        return compile_cell(name, arch)
 
-
-def compile_hopper(name: str, problem: Problem) -> dict:
-    """`code`, instruction class, normalized TTGIR and bytes of scratch memory, at its reference tile where Triton takes
-    that."""
-    tile = techniques.reference_tile(techniques.of_qualified(name), problem.head_dim)
-    if techniques.unsupported(techniques.of_qualified(name), "triton", problem, tile):
-        tile = Tile(128, 64, 2, 8)
-    program = kernel(name).specialize(problem, None, tile, "sm_90a").compile()
-    code = machine_code.read_triton(program)
-    return {
-        "code": code,
-        "mma": machine_code.mma_class(code["census"]),
-        "ttgir": normalized(program.asm["ttgir"]),
-        "scratch": program.metadata.global_scratch_size,
-    }
+@cache
+def programs() -> dict[str, str]:
+    """Name -> normalized TTGIR."""
+    return jobs(intermediate, MMA_SYNC) | intermediate(HOPPER)
 
 
 def shared_memory(name: str, problem: Problem) -> int:
@@ -192,17 +195,16 @@ def renamed_copy() -> dict:
         path = Path(folder) / "another_name.py"
         path.write_text(source.replace("direct_rescale", "another_name").replace("new_max", "larger_max"))
         sys.path.insert(0, folder)
-        copied = importlib.import_module("another_name").twin.specialize(COMPILED, None, TILES[0], "sm_80").compile()
-    original = kernel("direct_rescale").specialize(COMPILED, None, TILES[0], "sm_80").compile()
-    return {"copy": normalized(copied.asm["ttgir"]), "original": normalized(original.asm["ttgir"])}
+        twins = {"copy": importlib.import_module("another_name").twin, "original": kernel("direct_rescale")}
+    return {name: normalized(ttgir(twin.specialize(COMPILED, None, TILES[0], "sm_80"))) for name, twin in twins.items()}
 
 
 def warp_grids(name: str) -> list[str]:
     """The grids of warps, "along rows, along columns", of its products at 64x64 with head_dim 128."""
     problem = Problem(1, 2, 2, 256, 256, 128, "bf16")
     tile = Tile(64, 64, 1, 8 if name == "split_warp_pairs" else 4)
-    ttgir = kernel(name).specialize(problem, None, tile, "sm_90a").compile().asm["ttgir"]
-    return sorted(set(re.findall(r"nvidia_mma<.*warpsPerCTA = \[(.*?)\]", ttgir)))
+    text = ttgir(kernel(name).specialize(problem, None, tile, "sm_90a"))
+    return sorted(set(re.findall(r"nvidia_mma<.*warpsPerCTA = \[(.*?)\]", text)))
 
 
 def jit_and_ahead(name: str) -> dict:
@@ -221,6 +223,7 @@ def jit_and_ahead(name: str) -> dict:
     twin = kernel(name)
     values = twin.given(values, workspace=None)
     jit = twin.kernel.run(**values, **twin.options(COMPILED_TILE), grid=(1,), warmup=True)
+    driver.set_active(None)
     return {"jit": jit.hash, "ahead": twin.specialize(COMPILED, None, COMPILED_TILE, "sm_90a").compile().hash}
 
 
@@ -252,21 +255,19 @@ def test_bf16_is_refused_in_the_interpreter():
     assert interpreted(launch_bf16).startswith("q.dtype: got torch.bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("name", "arch"),
-    chosen.params(CELLS, lambda cell: cell[1] != EVERYWHERE and proven.passed(cell[0], "triton"), 0),
-)
+@pytest.mark.parametrize(("name", "arch"), chosen.params(CELLS, lambda cell: proven.passed(cell[0], "triton"), 2))
 def test_its_instruction_class_is_the_registrys(name, arch):
-    assert compiled(name, arch)["mma"] == MMA[name]
+    assert jobs(instruction_class, name, arch) == MMA[name]
+
+
+LEAST_AND_WIDEST = [
+    *((name, Problem(1, 1, 1, 1, 1, 64, "bf16", True)) for name in GENERAL_MMA_SYNC),
+    (GENERAL_MMA_SYNC[-1], Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        *((name, Problem(1, 1, 1, 1, 1, 64, "bf16", True)) for name in GENERAL_MMA_SYNC),
-        (GENERAL_MMA_SYNC[-1], Problem(1, 2, 1, 1, 203, 256, "fp16", True, "bshd")),
-    ],
-    ids=str,
+    ("name", "problem"), chosen.params(LEAST_AND_WIDEST, lambda one: proven.passed(one[0], "triton"), 2)
 )
 def test_general_programs_compile_for_one_row_and_wide_heads(name, problem):
     """Lengths that Triton takes for constants, and head_dim 256."""
@@ -285,53 +286,40 @@ def test_row_strides_of_packed_storage_are_constants(stride):
 def test_k_and_v_arrive_by_the_tensor_memory_accelerator():
     for name in MMA_SYNC:
         if LADDER[name] in ("ampere", "tma"):
-            assert bool(compiled(name, EVERYWHERE)["code"]["census"].get("UTMALDG")) == (LADDER[name] == "tma"), name
+            assert bool(code(name)["census"].get("UTMALDG")) == (LADDER[name] == "tma"), name
 
 
 def test_native_series_uses_wgmma_on_hopper():
-    assert children.call(compile_cell, "tma_loads", "sm_90a")["mma"] == "wgmma"
-
-
-def test_a_second_compilation_gives_the_same_code(tmp_path):
-    again = jobs(compile_afresh, "tma_loads", "sm_90a", str(tmp_path))
-    assert again["code"] == compiled("tma_loads", "sm_90a")["code"]
-    assert list(tmp_path.iterdir())
-
-
-@cache
-def hopper(name: str, problem: Problem = ON_HOPPER[0]) -> dict:
-    return children.call(compile_hopper, name, problem)
+    assert instruction_class("tma_loads", "sm_90a") == "wgmma"
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [
-        pytest.param(name, problem, marks=pytest.mark.full if number and proven.passed(name, "triton") else ())
-        for name, (number, problem) in itertools.product(HOPPER, enumerate(ON_HOPPER))
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.slug,
+    chosen.params(list(itertools.product(HOPPER, ON_HOPPER)), lambda one: proven.passed(one[0], "triton"), 3),
 )
 def test_the_hopper_ladder_is_wgmma_without_spills(name, problem):
-    found = hopper(name, problem)
-    assert (found["mma"], found["code"]["spill_bytes"]) == ("wgmma", 0)
+    found = code(name, problem)
+    assert (machine_code.mma_class(found["census"]), found["spill_bytes"]) == ("wgmma", 0)
 
 
 def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
-    with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in hopper(name)["ttgir"]}
-    moved = {name for name in HOPPER if hopper(name)["code"]["census"]["USETMAXREG"]}
+    with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in programs()[name]}
+    moved = {name for name in HOPPER if "USETMAXREG" in code(name)["census"]}
     assert with_roles == moved == {"producer_consumer"}
 
 
 def test_descriptors_fit_the_workspace():
-    assert 0 < max(hopper(name)["scratch"] for name in HOPPER) <= specialization.DESCRIPTORS_BYTES
+    """Of all programs that make them: the others get theirs from the host."""
+    made = {name for name in DISTINCT if "make_tensor_descriptor" in inspect.getsource(module(name))}
+    assert made == {"producer_consumer"}
+    (name,) = made
+    spec = kernel(name).specialize(ON_HOPPER[0], None, reference_tile(name, ON_HOPPER[0]), "sm_90a")
+    assert 0 < spec.compile().metadata.global_scratch_size <= specialization.DESCRIPTORS_BYTES
 
 
 def test_no_program_is_secretly_an_earlier_one():
     """Else make one a re-export of the other, and say what core Triton lacks."""
-    # At head_dim 64 the flagship has techniques of two rungs.
-    texts = {name: compiled(name, EVERYWHERE)["ttgir"] for name in MMA_SYNC}
-    texts |= {name: hopper(name, ON_HOPPER[2])["ttgir"] for name in HOPPER}
-    assert len(set(texts.values())) == len(DISTINCT), sorted(texts, key=texts.__getitem__)
+    assert len(set(programs().values())) == len(DISTINCT), sorted(programs(), key=programs().__getitem__)
 
 
 def test_a_renamed_copy_would_be_found():
@@ -396,28 +384,20 @@ def test_every_technique_has_its_twin():
 
 def test_the_first_rungs_copy_through_the_registers():
     ampere = [name for name in DISTINCT if LADDER[name] == "ampere"]
-    through = [name for name in ampere if not compiled(name, EVERYWHERE)["code"]["census"]["LDGSTS"]]
+    through = [name for name in ampere if "LDGSTS" not in code(name)["census"]]
     first = ["direct_rescale", "register_softmax", "scalar", "split_warp_pairs", "vectorized_loads", "wmma"]
     assert through == first
 
 
 def test_only_vectorized_loads_takes_16_bytes_at_a_time():
-    one_by_one, vectorized = (compiled(name, "sm_90a")["code"]["census"] for name in ("scalar", "vectorized_loads"))
-    assert one_by_one["LDG.16"] > 0
-    assert one_by_one["LDG.128"] == one_by_one["STG.128"] == 0
-    assert vectorized["LDG.128"] > 0
-    assert vectorized["STG.128"] > 0
+    one_by_one, vectorized = (code(name)["census"] for name in ("scalar", "vectorized_loads"))
+    assert "LDG.16" in one_by_one
+    assert not {"LDG.128", "STG.128"} & {*one_by_one}
+    assert {"LDG.128", "STG.128"} <= {*vectorized}
     assert "LDG.16" not in vectorized
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in ("wmma", "split_warp_pairs", "register_softmax") else pytest.mark.full)
-        for name in DISTINCT
-        if LADDER[name] == "ampere" and MMA[name] == "mma_sync"
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in DISTINCT if LADDER[name] == "ampere" and MMA[name] == "mma_sync"])
 def test_warps_own_whole_rows_from_register_softmax_on(name):
     """The warp grids of the products with 64 rows and head_dim 128, where one whole O would lay warps along columns."""
     assert jobs(warp_grids, name) == [{"wmma": "1, 4", "split_warp_pairs": "2, 4"}.get(name, "4, 1")]
@@ -441,7 +421,7 @@ def test_stages_count_buffers_and_v_is_under_way_during_q_k():
 
 @pytest.mark.parametrize("name", ["direct_rescale", "lean_mbarrier_ring"])
 def test_what_is_compiled_ahead_is_what_the_jit_compiles(name):
-    hashes = children.call(jit_and_ahead, name, environment={"DISABLE_MMA_V3": "1", "DRIVER": "its own"})
+    hashes = jobs(jit_and_ahead, name)
     assert hashes["jit"] == hashes["ahead"]
 
 

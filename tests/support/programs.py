@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import Any
+
+import pytest
 
 from harness.catalog import sources
 from harness.catalog.entries import Technique
@@ -20,6 +23,26 @@ def changed_lines(before: Technique, after: Technique) -> int:
         for one in (before, after)
     ]
     return sum(line[0] in "+-" for line in difflib.ndiff(*texts))
+
+
+class _Reached(Exception):
+    """Carries the TTGIR."""
+
+
+def ttgir(program: Any) -> str:
+    """Of a Twin's `specialize`: LLVM's and the assembler's part, which is most of the time, is left out."""
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    def stop(backend: Any, module: Any, *rest: Any) -> None:
+        raise _Reached(str(module))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CUDABackend, "make_llir", stop)
+        try:
+            text: str = program.compile().asm["ttgir"]  # from Triton's cache
+        except _Reached as reached:
+            text = str(reached)
+    return text
 
 
 def normalized(ttgir: str) -> str:
