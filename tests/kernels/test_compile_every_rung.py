@@ -7,20 +7,19 @@ recorded GPU, one problem for the others.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import product
 from typing import Any
 
 import pytest
 
-from harness import build
+from harness import build, operators
 from harness.build import locking
 from harness.catalog import experiments, sources, techniques
-from harness.catalog.cases import origin
+from harness.catalog.cases import Case, origin
+from harness.catalog.entries import Tile
 from harness.inspection import survey
 from harness.inspection.survey import Cell
-from harness.machine import processes
 from harness.operators.attention.problem import Problem
 from harness.rows import lock
 from harness.setup import doctor
@@ -102,14 +101,14 @@ def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:
 
 
 def test_programs_chosen_by_the_commit_compile_to_what_is_locked() -> None:
-    wrong, kernels = [], defaultdict[lock.Key, dict[locking.Program, str]](dict)
+    wrong = []
     for key, program, sass in chosen.by_commit(locked()):
-        kernels[key][program] = sass
-    for key, programs in kernels.items():
-        for program, answer in locking.compile_all(lock.Kernel(*key), programs):
-            said = answer.reason if isinstance(answer, processes.NoAnswer) else answer
-            if said != programs[program]:
-                wrong.append(f"{key[0]} {key[1]} {' '.join(program)}: {said}")
+        kernel, (problem, tile) = lock.Kernel(*key), program
+        case = Case("lock", kernel.technique, kernel.backend, operators.parse(problem), Tile.parse(tile))
+        asked = [case], kernel.arch, kernel.front_end, kernel.ptxas
+        (said,) = children.call(locking._compile, *asked, environment=build.environment_of(case))
+        if said != sass:
+            wrong.append(f"{case}: {said}")
     assert not wrong
 
 
