@@ -68,12 +68,13 @@ def compiled(jobs: Iterable[Job], keep: Path = KEPT) -> Iterator[tuple[Job, Text
 
 def _company(program: Program, version: str) -> object:
     """What programs that may share a process have in common: forms of one probe their file, kernels of the ladders,
-    each of which would import torch for itself, the variables that they need. Everything else is alone, a hatch too: it
-    changes the compiler that it is in."""
+    each of which would import torch for itself, the variables that they need; tiles of a hatch, which changes the
+    compiler that it is in, the hatch. Everything else is alone."""
     if isinstance(program, Probe):
         return program.file
-    if isinstance(program, Twin) and version and program.backend != techniques.HATCH:
-        return tuple(sorted(_variables(program, version).items()))
+    if isinstance(program, Twin) and version:
+        hatch = program.technique if program.backend == techniques.HATCH else None
+        return hatch, *sorted(_variables(program, version).items())
     return program.label
 
 

@@ -27,7 +27,7 @@ from harness.expressibility.child import disassembled
 from harness.inspection import survey
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem
-from tests.support import proven
+from tests.support import chosen, proven
 from tests.support.programs import changed_lines, normalized
 
 pytestmark = pytest.mark.spread
@@ -107,6 +107,12 @@ def small(name: str, arch: str = "sm_90a") -> str:
 def census(name: str) -> dict[str, int]:
     found: dict[str, int] = compiled_code(name, *SMALL)["census"]
     return found
+
+
+def is_proven(name: str, *_: Any) -> bool:
+    """Does a row have the machine code of this rung, of today's source by the compilers that are here?"""
+    _, problem, tile = cell(name)
+    return proven.compiled((Case("inspect", name, "gluon", problem, tile), survey.MEASURED))
 
 
 def before(technique: Technique) -> Technique | None:
@@ -238,7 +244,7 @@ def test_copies_run_under_the_products_with_one_buffer_of_each() -> None:
     assert census("xor_swizzle")["LDGSTS"] == 0
 
 
-@pytest.mark.parametrize("name", TMA)
+@pytest.mark.parametrize("name", chosen.params(TMA, is_proven, 2))
 def test_a_rung_of_the_tma_ladder_swizzles_waits_and_has_registers_as_it_says(name: str) -> None:
     """The descriptor swizzles and ldmatrix reads it. The compiler has a barrier of all that run a program before each
     arrival. Consumers have the registers of the launch until some move."""
@@ -261,7 +267,9 @@ def test_a_rung_of_the_tma_ladder_swizzles_waits_and_has_registers_as_it_says(na
 LETTERS = {"SYNCS.PHASECHK": "W", "SYNCS.ARRIVE": "A", "HMMA": "P", "MUFU.EX2": "E"}
 
 
-@pytest.mark.parametrize(("mask", "head_dim"), list(product(MASKS, (64, 128))))
+@pytest.mark.parametrize(
+    ("mask", "head_dim"), chosen.params(list(product(MASKS, (64, 128))), lambda _: is_proven("softmax_lock"), 1)
+)
 def test_the_lock_encloses_the_exponentials(mask: str, head_dim: int) -> None:
     """They stand behind a wait, perhaps with the last products of Q K^T, and an arrival follows before the next
     product."""
@@ -281,18 +289,17 @@ def test_no_main_loop_is_serialized_or_spills(name: str, mask: str, code: Code) 
     assert main_loop["local_memory"] <= ROUND_TRIPS.get(name, 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "head_dim", "tile"),
-    [
-        ("producer_consumer", 128, Tile(192, 128, 2, 12)),
-        ("producer_consumer", 64, Tile(64, 256, 2, 4)),
-        ("flagship", 128, Tile(192, 64, 3, 12)),
-        ("flagship", 64, Tile(192, 64, 4, 12)),
-        ("flagship", 64, Tile(192, 128, 2, 12)),
-        ("flagship", 256, Tile(128, 64, 2, 8)),
-    ],
-    ids=str,
-)
+WARPGROUPS = [
+    ("producer_consumer", 128, Tile(192, 128, 2, 12)),
+    ("producer_consumer", 64, Tile(64, 256, 2, 4)),
+    ("flagship", 128, Tile(192, 64, 3, 12)),
+    ("flagship", 64, Tile(192, 64, 4, 12)),
+    ("flagship", 64, Tile(192, 128, 2, 12)),
+    ("flagship", 256, Tile(128, 64, 2, 8)),
+]
+
+
+@pytest.mark.parametrize(("name", "head_dim", "tile"), chosen.params(WARPGROUPS, lambda one: is_proven(*one), 2))
 def test_one_to_three_warpgroups_hold_what_the_limits_allow(name: str, head_dim: int, tile: Tile, code: Code) -> None:
     found = code(name, False, head_dim, tile)
     assert not found["main_loop"]["serialized"]
@@ -300,9 +307,7 @@ def test_one_to_three_warpgroups_hold_what_the_limits_allow(name: str, head_dim:
 
 
 @pytest.mark.parametrize(
-    ("name", "head_dim", "tile"),
-    [("producer_consumer", 64, Tile(64, 256, 2, 4)), ("flagship", 128, Tile(192, 64, 3, 12))],
-    ids=str,
+    ("name", "head_dim", "tile"), chosen.params([WARPGROUPS[1], WARPGROUPS[2]], lambda one: is_proven(*one), 1)
 )
 def test_the_producer_is_one_warp_of_a_warpgroup(name: str, head_dim: int, tile: Tile) -> None:
     threads = 32 * (tile.warps + 4)
@@ -380,22 +385,32 @@ def test_the_lock_declines_a_tile_that_has_no_two_halves() -> None:
     assert techniques.unsupported(lock, techniques.HATCH, problem, Tile(128, 64, 2, 8)) is None
 
 
-@pytest.mark.parametrize(("head_dim", "tile"), [(64, "256x64-s3-w8"), (128, "128x64-s2-w8")])
-def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(head_dim: int, tile: str) -> None:
+LOCKS = (
+    Twin("softmax_lock", techniques.HATCH, 64, "256x64-s3-w8"),
+    Twin("softmax_lock", techniques.HATCH, 128, "128x64-s2-w8"),
+)
+ROLES = [Twin("producer_consumer", techniques.HATCH, 128, f"128x64-s{stages}-w8") for stages in (2, 3, 4)]
+
+
+@pytest.fixture(scope="module")
+def hatches() -> dict[Twin, str]:
+    """PTX of each."""
+    asked = (programs.at(twin, tritons.installed() or "") for twin in (*LOCKS, *ROLES))
+    return {twin: texts["ptx"] for (twin, _), texts in programs.compiled(asked)}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda twin: twin.tile)
+def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(lock: Twin, hatches: dict[Twin, str]) -> None:
     """Else half of the warps stand at that barrier and half at the lock, for ever."""
-    hatch = Twin("softmax_lock", techniques.HATCH, head_dim, tile)
-    ((_, texts),) = programs.compiled([programs.at(hatch, tritons.installed() or "")])
-    order = " ".join(re.findall(r"bar\.(?:sync\s+\d+|arrive\s+\w+)|\bex2(?=\.)", texts["ptx"])).replace("\t", "")
+    order = " ".join(re.findall(r"bar\.(?:sync\s+\d+|arrive\s+\w+)|\bex2(?=\.)", hatches[lock])).replace("\t", "")
     assert re.search(r"^bar\.arrive 9 .*bar\.sync 9 bar\.sync 10 (?:ex2 )+bar\.arrive t .*bar\.sync 9", order)
     assert len(re.findall(r"bar\.(?:sync|arrive) (?!0)", order)) == 5
 
 
-@pytest.mark.parametrize("tile", ["128x64-s2-w8", "128x64-s3-w8", "128x64-s4-w8"])
-def test_it_invalidates_the_barriers_that_nobody_uses_before_k_is_loaded(tile: str) -> None:
+@pytest.mark.parametrize("roles", ROLES, ids=lambda twin: twin.tile)
+def test_it_invalidates_the_barriers_that_nobody_uses_before_k_is_loaded(roles: Twin, hatches: dict[Twin, str]) -> None:
     """They lie one after another where the memory of the block begins, and so does K's first stage."""
-    hatch = Twin("producer_consumer", techniques.HATCH, 128, tile)
-    ((_, texts),) = programs.compiled([programs.at(hatch, tritons.installed() or "")])
-    ptx, stages = texts["ptx"], Tile.parse(tile).stages
+    ptx, stages = hatches[roles], Tile.parse(roles.tile).stages
     base = re.search(r"mov\.b32\s+(%r\d+), global_smem;", ptx)[1]  # type: ignore[index]
     offsets = {base: 0} | {name: int(at) for name, at in re.findall(rf"add\.s32\s+(%r\d+), {base}, (\d+);", ptx)}
     made = {offsets[name] for name in re.findall(r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\]", ptx)}
