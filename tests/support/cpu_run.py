@@ -120,15 +120,15 @@ def run(
     name: str,
     problem: Problem,
     *,
-    seed: int = 0,
-    counters: bool = False,
     root: Path = cpu_build.HERE,
     sanitize: bool = False,
     distribution: str = "normal",
+    **options: Any,
 ) -> Run:
-    """Builds and launches technique `name` once, with all checks and every tensor watched."""
+    """Builds and launches technique `name` once, with all checks and every tensor watched; `options` are those of
+    Library.configure."""
     library = build(name, problem, root, sanitize)
-    library.configure(seed=seed, counters=counters)
+    library.configure(**options)
     given = arenas.make(problem, distribution, 0, "cpu", padded=True)
     outputs = arenas.make_outputs(problem, "cpu", padded=True)
     tensors = {**given.tensors, **outputs.tensors}
