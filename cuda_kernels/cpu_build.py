@@ -47,7 +47,7 @@ def build(
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
     options = flags(root, sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    runtime = _runtime(root, options, "-O1" if sanitize else "-O3")
+    runtime = _runtime(root, options, ("-O1",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
     search = [f"-I{folder}" for folder in include]
     kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
     # Most kernels run once: -O2 compiles half as long again and runs no faster, for the time goes to the runtime.
@@ -179,7 +179,7 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _runtime(root: Path, options: tuple[str, ...], level: str) -> Path:
+def _runtime(root: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """The runtime as one object, and one unit: compiled file by file it takes three times as long, most of it on the
     headers. Under sanitizers it is compiled more often than it runs. Without the precompiled header, which is made at
     the kernels' -O1: with another level g++ 12 dies on it (internal error, "during IPA pass: cp")."""
@@ -190,8 +190,8 @@ def _runtime(root: Path, options: tuple[str, ...], level: str) -> Path:
         "runtime",
         "o",
         includes.closure(units, [root / "cpu", root]),
-        (*options, level),
-        lambda out: [compiler(), *options, level, *source, "-o", str(out)],
+        (*options, *further),
+        lambda out: [compiler(), *options, *further, *source, "-o", str(out)],
     )
 
 
