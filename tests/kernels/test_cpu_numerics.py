@@ -2,7 +2,7 @@
 
 Each build of a kernel runs on every class of lengths, with layouts, distributions and scheduler seeds in turn; the full
 product under the marker `full`. `make test` runs every build of a kernel that passed the gate on no GPU as it is now,
-and twelve of the others, by the commit. All this is at reference tiles; the flagship passes at the tuned ones too.
+and six of the others, by the commit. All this is at reference tiles; the flagship passes at the tuned ones too.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def check(build: Build, cells: list[Cell]) -> None:
     assert verdict.passed, f"{problem}, batches and heads far apart: {verdict.check}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("build", chosen.params(BUILDS, lambda build: proven.passed(build.technique)))
+@pytest.mark.parametrize("build", chosen.params(BUILDS, lambda build: proven.passed(build.technique), 6))
 def test_a_kernel_passes_the_gate_whatever_the_order_of_its_warps(build: Build) -> None:
     check(build, few_cells(build))
 
@@ -162,7 +162,7 @@ TILES = sorted({*tuned(), *BUILT})
 
 
 @pytest.mark.parametrize(
-    ("head_dim", "causal", "tile"), chosen.params(TILES, lambda one: proven.passed(FLAGSHIP.name), 4)
+    ("head_dim", "causal", "tile"), chosen.params(TILES, lambda one: proven.passed(FLAGSHIP.name), 2)
 )
 def test_the_flagship_passes_the_gate_at_every_tile_in_use(head_dim: int, causal: bool, tile: Tile) -> None:
     """Rings wrap within a tile of queries, and the last tiles of queries and of keys are ragged."""
@@ -206,7 +206,7 @@ def test_a_row_stride_taken_for_another_is_found(
 
 
 def test_an_offset_of_32_bits_is_found(tmp_path: Path) -> None:
-    """In a process of its own: it writes where nothing is."""
+    """In a process of its own: it writes where nothing is. `check` launches every kernel so."""
     root, whole = cpu_run.copied(tmp_path), "batch * args.o_stride.batch"
     path = root / "attention" / "attention.cuh"
     path.write_text(path.read_text().replace(whole, f"static_cast<int>({whole})"))
@@ -217,10 +217,11 @@ from tests.support import cpu_run
 o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"), Path({root!r}))
 print("whole" if o.isfinite().all() else "not whole")
 """
-    for folder, is_whole in ((root, False), (cpu_build.HERE, True)):
-        command = [sys.executable, "-c", code.format(root=str(folder))]
-        done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
-        assert (done.stdout == "whole\n") is is_whole, done.stderr
+    command = [sys.executable, "-c", code.format(root=str(root))]
+    done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
+    assert done.stdout != "whole\n", done.stderr
+    o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"))
+    assert o.isfinite().all()
 
 
 SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persistent_tiles", 32)}
