@@ -2,8 +2,9 @@
 numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
 `make test` reads the machine code of each at every problem and tile at which it is timed, from a row of this source and
-this compiler, and compiles what no row holds. It runs those that no GPU has passed, and of the others four builds that
-the commit chooses. `make test-full` compiles at every tile that `tune` chose for the flagship, and runs all builds.
+this compiler, and compiles what no row holds. It runs two builds of those that no GPU has passed, and of the other
+builds four that the commit chooses. `make test-full` compiles at every tile that `tune` chose for the flagship, and
+runs all builds.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def instructions(name: str) -> list[instruction_order.Instruction]:
     """Those of the kernel's machine code."""
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
-    case, arch = cell(name, PROBLEMS[128, True], SQUARE)
+    case, arch = cell(name, PROBLEMS[128, False], SQUARE)
     assert arch is not None
     library = cuda.build_cuda(case, arch).library
     done = subprocess.run([machine_code.disassembler(), "-sass", library], capture_output=True, text=True, check=True)
@@ -172,7 +173,12 @@ def instructions(name: str) -> list[instruction_order.Instruction]:
     return code
 
 
-@pytest.mark.parametrize(("name", "waits"), [(ledger.FLAGSHIP, True), ("with_number_in_flight", False)])
+def read_once(*cases: tuple[Any, ...]) -> list[Any]:
+    """One of the cases, by the commit, where a row has the kernel's machine code: it cannot have changed."""
+    return chosen.params(cases, lambda one: proven.compiled(cell(one[0], PROBLEMS[128, False], SQUARE)), 1)
+
+
+@pytest.mark.parametrize(("name", "waits"), read_once((ledger.FLAGSHIP, True), ("with_number_in_flight", False)))
 def test_the_number_of_the_next_tile_is_awaited_before_the_last_v_or_behind_it(name: str, waits: bool) -> None:
     """The first instruction that names the register of the counter's result waits for it."""
     code = instructions(name)
@@ -184,7 +190,7 @@ def test_the_number_of_the_next_tile_is_awaited_before_the_last_v_or_behind_it(n
     assert (used < last_v) is waits
 
 
-@pytest.mark.parametrize(("name", "hints"), [(ledger.FLAGSHIP, False), ("with_cache_hints", True)])
+@pytest.mark.parametrize(("name", "hints"), read_once((ledger.FLAGSHIP, False), ("with_cache_hints", True)))
 def test_every_load_has_a_hint_or_none_has(name: str, hints: bool) -> None:
     loads = [one for one in instructions(name) if one.is_a("UTMALDG")]
     assert loads
@@ -257,8 +263,8 @@ RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}
 
 
 def problem_of(head_dim: int, causal: bool) -> Problem:
-    """Ragged, of grouped heads."""
-    return Problem(1, 4, 2, RUN[head_dim].block_m + 13, 3 * RUN[head_dim].block_n - 7, head_dim, "fp16", causal, "bshd")
+    """Ragged, of grouped heads: four tiles of queries for two blocks."""
+    return Problem(1, 2, 1, RUN[head_dim].block_m + 13, 3 * RUN[head_dim].block_n - 7, head_dim, "fp16", causal, "bshd")
 
 
 def tile_of(name: str, head_dim: int) -> Tile:
@@ -272,9 +278,12 @@ BUILDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "head_dim", "causal"), chosen.params(BUILDS, lambda build: proven.passed(build[0]), 4)
-)
+def is_left_out(name: str, head_dim: int, causal: bool) -> bool:
+    """Of a kernel that no GPU has passed each head_dim and each mask is in one build at least."""
+    return proven.passed(name) or (head_dim == 128) is causal
+
+
+@pytest.mark.parametrize(("name", "head_dim", "causal"), chosen.params(BUILDS, lambda build: is_left_out(*build), 4))
 def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
     problem = problem_of(head_dim, causal)
     variant = build.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
