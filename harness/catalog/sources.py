@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import os
 import re
-import tokenize
 import uuid
 from collections.abc import Iterable
 from functools import cache
@@ -226,16 +224,17 @@ def _parse(text: str) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
+_PYTHON_COMMENT = re.compile(r"""(("{3}|'{3}|"|')(?:\\.|(?!\2).)*\2)|#[^\n]*""", re.DOTALL)
+"""A string, which stays, or a comment: a fifth of the time that `tokenize` takes."""
+
+
 @cache
 def _code(text: str, is_python: bool) -> str:
     """Cached: most kernels include the same headers."""
     lines = (text if is_python else _without_comments(text)).splitlines()
     if is_python and (tree := _parse(text)).body:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                lines[row - 1] = lines[row - 1][:column]
         docstrings = _docstring_lines(tree)
+        lines = _PYTHON_COMMENT.sub(r"\1", text).splitlines()
         lines = [line for number, line in enumerate(lines, 1) if number not in docstrings]
     return "\n".join(line.rstrip() for line in lines if line.strip())
 

@@ -81,7 +81,7 @@ HOSTILE = {
     "a reason without end": ("timing", put("reason", value="a" * 100_000), "row.reason"),
     "details without end": (
         "timing",
-        put("details", "x", value=dict.fromkeys(map(str, range(100_000)), 1)),
+        put("details", "x", value=dict.fromkeys(map(str, range(schema.LONGEST + 1)), 1)),
         "details.x",
     ),
     "an escape sequence as a distribution": ("gate", put("numerics", value={"\x1b[2J": {}}), "row.numerics: a name"),
