@@ -46,7 +46,7 @@ def test_parts_are_joined_in_any_order_of_blocks(name: str) -> None:
 @pytest.mark.slow
 def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
     """On as many multiprocessors as the CPU runtime has: one wave of blocks, and several."""
-    problem = Problem(1, 4, 1, 1, 1100, 128, "fp16")
+    problem = replace(IN_PARTS[1], batch=1, heads=4)
     tile = reference_tile(TECHNIQUES[-1], 128)
     library, found = cpu_run.build("flagship_decode", problem), []
     for batch, seq_q, seq_kv in product((1, 2, 3, 4, 5, 7, 40, 2000), (1, 5), (1, 128, 129, 1100, 5000)):
@@ -63,7 +63,7 @@ def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_without_a_number_give_what_softmax_gives(name: str) -> None:
     """Keys hidden by -inf in whole parts; a row whose scores are all -inf; a NaN in one query head."""
-    problem = Problem(1, 4, 1, 1, 700, 64, "fp16", False)
+    problem = replace(IN_PARTS[0], seq_kv=700)
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, heads, rows, 64).half() for heads, rows in ((4, 1), (1, 700), (1, 700)))
     k[..., -1] = 0
