@@ -209,7 +209,10 @@ def _made(
     with locked(result):
         if not result.is_file():
             partial = result.with_suffix(f".partial.{suffix}")
-            done = subprocess.run(command(partial), capture_output=True, text=True)
+            unsanitized = None  # the compiler itself need not run under the sanitizers
+            if sanitizing():
+                unsanitized = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+            done = subprocess.run(command(partial), capture_output=True, text=True, env=unsanitized)
             if done.returncode:
                 raise CompileError(f"{name} does not build for the CPU:\n{done.stderr or done.stdout}")
             if done.stderr:
