@@ -11,16 +11,19 @@ import typer
 from rich import box
 from rich.table import Table
 
+from harness import operators
 from harness.catalog.entries import MODES
 from harness.cli.options import (
     AsJson,
     chosen,
     completing,
     experiments,
+    operator_of,
     refuse,
     require_known,
     require_words_of_cells,
     split,
+    technique_called,
 )
 from harness.cli.output import RECORDED, RUNS, console
 from harness.rows import results
@@ -134,16 +137,24 @@ def history(
     if not given:
         raise typer.BadParameter("CELL: got no word, expected some of backend, technique, problem and tile")
     refuse("--json", "one output is one format", {"--csv": as_json and as_csv})
-    require_known("--gpu", [gpu], sorted({name for name, _ in results.iter_recorded(RECORDED)}))
+    gpus = sorted({name for name, _ in results.iter_recorded(RECORDED)})
+    require_known("--gpu", [gpu], gpus)
+    of, _, experiment = experiment.rpartition("/")
     require_known("--experiment", [experiment], sorted({path.parent.name for path in results.recorded(RECORDED, gpu)}))
-    require_words_of_cells(given, past.words(RECORDED, gpu, experiment))
+    named = [word for word in given if word.partition("/")[0] in operators.names()]
+    operator = operator_of(named).name if named else of or None
+    given = [technique_called(word).name if word in named else word for word in given]
+    require_words_of_cells(given, {word for cell in past.cells(RECORDED, gpu, experiment) for word in cell})
 
     from harness.rows.frame import frame
 
-    timing = frame("timing", root=RECORDED)
+    timing = frame("timing", root=RECORDED, operator=operator)
     found = past.points(timing[(timing.gpu_slug == gpu) & (timing.experiment == experiment)], given, mode)
     if not found:
-        told = f"but no recorded {mode} timing of {experiment} has these words"
+        cells = {one: past.cells(RECORDED, one, experiment, operator or "*") for one in gpus}
+        others = [one for one in gpus if one != gpu and any(set(given) <= cell for cell in cells[one])]
+        step = f"; `--gpu {others[0]}` has some" if others else ""
+        told = f"but no recorded {mode} timing of {experiment} on {gpu} has these words{step}"
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
     if len(found) > 1 and as_csv:
         shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")

@@ -75,7 +75,7 @@ def expressibility(
     if name is None:
         claims = matrix.OF_RIVALS if rivals else matrix.CLAIMS
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
-        if technique and name in matrix.not_graded(matrix.cells([])):
+        if technique:
             where = f"a Claim in harness/operators/{technique.operator}/claims grades it"
             console.print(f"{name} is not graded yet: {where}", soft_wrap=True)
             raise typer.Exit

@@ -233,17 +233,18 @@ def inspect(
             "ncu counts what this GPU runs",
             {"--arch": arch, "--ptxas": ptxas, "--on": on},
         )
-        counted_by_ncu(chosen(names), backends, problem, chosen_tile(tile), as_json)
+        counted_by_ncu(chosen(names, problem), backends, problem, chosen_tile(tile), as_json)
     if on is On.cpu:
         other = set(backends or ()) - {"cuda"}
         why = "there g++ compiles the CUDA twins, for this processor"
         refuse("--on cpu", why, {"--arch": arch, "--ptxas": ptxas, "--backend": other, "--tile": tile})
-        cells, show = survey.on_cpu(chosen(names), chosen_problems(problem, ())), tables.memory
+        cells, show = survey.on_cpu(chosen(names, problem), chosen_problems(problem, ())), tables.memory
         if problem:
             refuse_hours([case for case, _ in cells])
     else:
-        problems = chosen_problems(problem, [operator_of(names).benchmark])
-        twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
+        problems = chosen_problems(problem, [operator_of(names, problem).benchmark])
+        asked = chosen(names, problem)
+        twins = chosen_backends(backends, techniques.SERIES, of=asked, further=techniques.ON_REQUEST)
         archs = chosen_archs(arch)
         if on is On.gpu:
             from harness import build
@@ -251,9 +252,9 @@ def inspect(
             refuse("--on gpu", "its architecture is the GPU's", {"--arch": arch})
             where(on)
             archs = (build.gpu_arch(),)
-        cells, show = survey.cells(chosen(names), twins, problems, archs), tables.code
-        if asked := chosen_tile(tile):
-            cells = [(replace(case, tile=asked), place) for case, place in cells]
+        cells, show = survey.cells(asked, twins, problems, archs), tables.code
+        if at := chosen_tile(tile):
+            cells = [(replace(case, tile=at), place) for case, place in cells]
     rows = inspected(cells, (ptxas or Ptxas.bundled).value)
     conclude(
         rows,

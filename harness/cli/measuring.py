@@ -80,7 +80,7 @@ def check(
     interpreter, and Python functions on CPU tensors.
     """
     names, files = split(names)
-    rungs = chosen(names) if names or not files else ()
+    rungs = chosen(names, problem, operator) if names or not files else ()
     of = operator_of(names, problem, operator)
     mine = chosen_kernels(files, chosen_tile(tile))
     if not files:
@@ -216,7 +216,7 @@ def bench(
     recorded techniques.
     """
     names, files = split(names)
-    rungs = chosen(names) if names or not files else ()
+    rungs = chosen(names, problem, operator) if names or not files else ()
     asked, of = chosen_tile(tile), operator_of(names, problem, operator)
     mine = chosen_kernels(files, asked)
 
@@ -367,18 +367,18 @@ def tune(
         return one.cells[-1] if rows_file is None else one
 
     problems = part(chosen_problems(problem, load_experiment(of.experiment("ladder")).problems), shard, together)
-    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names), further=techniques.ON_REQUEST)
+    twins = chosen_backends(backends, techniques.SERIES, of=chosen(names, problem), further=techniques.ON_REQUEST)
     if cluster is None:
         require_gpu()
     path = rows_file or one_off_file(run_name("tune", shard))
     spreads = spreading.wanted(gpus, cluster)
     if spreads:
         options = {"--backend": backends, "--problem": problem}
-        cases = tuple(of_grids(chosen(names), twins, problems))
+        cases = tuple(of_grids(chosen(names, problem), twins, problems))
         work = Work(command(["tune", *(names or ())], options), problems, cases, "tune")
         spreading.spread(work, path, gpus, cluster)
     else:
-        tuning.tune(chosen(names), twins, problems, path, resume=rows_file is not None)
+        tuning.tune(chosen(names, problem), twins, problems, path, resume=rows_file is not None)
     if rows_file and not spreads:
         console.print(f"{rows_file} holds the rows; no table is written", soft_wrap=True)
     else:

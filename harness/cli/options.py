@@ -118,7 +118,7 @@ def bad_usage(option: str = "") -> Iterator[None]:
 
 def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`") -> None:
     """Bad usage for the first of the names that is not known, with the nearest ones, or the command that shows all."""
-    known = list(known)
+    known = list(dict.fromkeys(known))
     for name in names:
         if name not in known:
             by_stem: dict[str, list[str]] = {}
@@ -126,6 +126,7 @@ def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_b
                 by_stem.setdefault(one.rpartition("/")[2], []).append(one)
             near = difflib.get_close_matches(name.rpartition("/")[2].lower(), by_stem, n=3, cutoff=NEAR)
             close = [one for stem in near for one in by_stem[stem]]
+            close = [one for one in close if one.startswith(f"{name.rpartition('/')[0]}/")] or close
             listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
@@ -144,8 +145,8 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
     require_known("CELL", (part for part in parts if not re.fullmatch(PART, part)), known)
 
 
-def chosen(names: list[str] | None) -> tuple[str, ...]:
-    """The techniques and ablations named, or all techniques, in the order of the registry."""
+def chosen(names: list[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> tuple[str, ...]:
+    """The techniques and ablations named, or all techniques of the operator, in the order of the registry."""
     for name in names or ():
         if name in operators.peers():
             raise typer.BadParameter(f"technique: got {name!r}, a library; `twinkernels bench --peer {name}` times it")
@@ -154,11 +155,10 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
                 f"technique: got {name!r}, expected a name of `twinkernels list`; of a kernel of your own "
                 "`twinkernels check FILE --report` shows the machine code"
             )
-    operator = operator_of(names)
-    stems = [name.rpartition("/")[2] for name in names or ()]
+    operator = operator_of(names, slugs, asked)
+    require_known("technique", (name for name in names or () if not techniques.find(name)), NAMES)
+    wanted = [name.rpartition("/")[2] for name in names or ()] or [one.name for one in operator.techniques]
     known = (*operator.techniques, *operator.ablations)
-    require_known("technique", stems, [one.name for one in known] if stems != list(names or ()) else NAMES)
-    wanted = stems or [one.name for one in operator.techniques]
     return tuple(techniques.shown(one) for one in known if one.name in wanted)
 
 
@@ -176,12 +176,24 @@ def operator_of(names: Iterable[str] | None, slugs: Iterable[str] | None = None,
     if asked:
         require_known("--operator", [asked], operators.names())
     with bad_usage():
-        found = {operators.parse(slug).operator for slug in slugs or ()} | ({asked} if asked else set())
-        known = [techniques.find(name) for name in names or ()]
-        found |= {technique.operator for technique in known if technique}
-        if len(found) > 1:
-            raise ValueError(f"operator: got {' and '.join(sorted(found))} together, expected one")
-    return operators.get(next(iter(found), operators.FIRST))
+        known = ((name, techniques.find(name)) for name in names or ())
+        said = [("technique", name, technique.operator) for name, technique in known if technique]
+        said += [("--operator", asked, asked)] if asked else []
+        for slug in slugs or ():
+            try:
+                problem = operators.parse(slug)
+            except ValueError:
+                problem = operators.parse(slug, said[0][2] if said else None)  # raises with that operator's example
+            said.append(("--problem", slug, problem.operator))
+    if not said:
+        return operators.get(operators.FIRST)
+    _, first, name = said[0]
+    of = operators.get(name)
+    for option, got, other in said:
+        if other != name:
+            step = f"expected one such as {of.problem.example}" if option == "--problem" else "run the command for each"
+            raise typer.BadParameter(f"{option}: got {got}, of {other}, but {first} is of {name}; {step}")
+    return of
 
 
 def chosen_kernels(files: Sequence[str], tile: Tile | None) -> Chosen:

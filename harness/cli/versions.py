@@ -194,7 +194,7 @@ def chosen_twins(
     """Every kernel of the ladders that is asked for and that no version declines."""
     from harness.expressibility.versions import Twin
 
-    names, asked = chosen(list(words)), chosen_tile(tile)
+    names, asked = chosen(list(words), slugs), chosen_tile(tile)
     problems = chosen_problems(slugs, [operator_of(list(words), slugs).benchmark])
     series = chosen_backends(backends, LANGUAGES, of=names)
     twins: list[Twin] = []

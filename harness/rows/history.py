@@ -39,12 +39,12 @@ def points(timing: DataFrame, words: Sequence[str], mode: str = "burst") -> dict
     return {str(name): some[list(COLUMNS)].reset_index(drop=True) for name, some in found}
 
 
-def words(root: Path, gpu: str, experiment: str) -> set[str]:
-    """Those of the recorded cells, without reading the rows."""
-    found = set()
-    for path in root.glob(f"{gpu}/*/{experiment}/{summary.NAME}"):
+def cells(root: Path, gpu: str, experiment: str, operator: str = "*") -> list[set[str]]:
+    """The words of each recorded cell, without reading the rows."""
+    found = []
+    for path in root.glob(f"{gpu}/{operator}/{experiment}/{summary.NAME}"):
         with path.open() as text:
-            found |= {word for line in csv.DictReader(text) for word in line["cell"].split()}
+            found += [set(line["cell"].split()) for line in csv.DictReader(text)]
     return found
 
 

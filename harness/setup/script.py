@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,7 +28,6 @@ PAGES = {
     "expressibility": "techniques.html",
 }
 """Of experiments that another page tells than the one of all rows."""
-ORDER = {techniques.key(technique): number for number, technique in enumerate(techniques.kernels())}
 
 
 def become(command: str) -> NoReturn:
@@ -46,8 +46,11 @@ def become(command: str) -> NoReturn:
     if {"-h", "--help"} & set(options):
         explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command)
     if command == "run" and not options and not bootstrap.has_gpu():
-        answer = recorded(name)
-        page = where(file.stem) if answer else ["Nothing is recorded yet: it needs a GPU."]
+        main = sys.modules["__main__"]
+        answer = recorded(name, main.EXPERIMENT.techniques)
+        here = hasattr(main, "WITHOUT_GPU")
+        step = "`--on cpu` checks small problems here." if here else "It needs a GPU."
+        page = where(file.stem) if answer else [f"Nothing is recorded yet. {step}"]
         print("\n".join([question.splitlines()[0], "", *answer, *page]))
         sys.exit()
     if command == "expressibility" and not options:
@@ -69,10 +72,12 @@ def explain(script: str, question: str, command: str) -> NoReturn:
     sys.exit()
 
 
-def recorded(experiment: str) -> list[str]:
+def recorded(experiment: str, asked: Sequence[str] = ()) -> list[str]:
     """Lines, of operator/name: of each GPU a table of TFLOPS, a line a technique and a column a series, problem by
-    problem; of what was not timed the counts."""
-    lines = []
+    problem; of what was not timed the counts. Then which of the techniques asked for have no time."""
+    lines, timed = list[str](), set[str]()
+    of = operators.get(experiment.partition("/")[0])
+    order = {technique.name: number for number, technique in enumerate((*of.techniques, *of.ablations))}
     for file in sorted(RECORDED.glob(f"*/{experiment}/summary.csv")):
         days = [re.sub(r"(\d{4})(\d\d)(\d\d)-.*", r"\1-\2-\3", run.name) for run in file.parent.glob("*.jsonl.xz")]
         lines += [f"Recorded on {file.parts[-4].upper()}, {max(days, default='')}", ""]
@@ -90,11 +95,14 @@ def recorded(experiment: str) -> list[str]:
             columns = [one for one in (*techniques.SERIES, "library") if any(one in row for row in rows.values())]
             wide = max(map(len, [*rows, problem]))
             lines.append(f"  {problem:{wide}}" + "".join(f"{series:>15}" for series in columns))
-            for technique in sorted(rows, key=lambda name: ORDER.get(name, len(ORDER))):
+            for technique in sorted(rows, key=lambda name: order.get(name, len(order))):
                 cells = (f"{speed:.1f}" if (speed := rows[technique].get(one)) else "" for one in columns)
                 lines.append(f"  {technique:{wide}}" + "".join(f"{cell:>15}" for cell in cells))
             lines.append("")
         lines += ["TFLOPS, of the best tile timed.", ""] if tables else [*counted, ""]
+        timed |= {name for rows in tables.values() for name in rows}
+    if timed and (later := [name for name in asked if name not in timed]):
+        lines += [f"No time is recorded yet of {', '.join(later)}.", ""]
     return lines
 
 

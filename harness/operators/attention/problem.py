@@ -194,8 +194,7 @@ class Problem:
             if match is None:
                 wrong = f"its {name} is {part!r}" if part else f"it has no {name}"
                 raise ValueError(
-                    f"problem: got {slug!r}, expected a slug such as b4-h16-n4096-d128-bf16-causal; {wrong}, "
-                    f"write {right}"
+                    f"problem: got {slug!r}, expected a slug such as {cls.example}; {wrong}, write {right}"
                 )
             found += match.groups()
         b, h, hk, n, sq, skv, d, dtype, mask, layout = found

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,9 +309,11 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     rows = replicated.of_process(replicated.rows(problems=1), "board0", 0)
     write(folder / "run.jsonl.xz", rows)
     (folder / summary.NAME).write_text(summary.summary(rows))
+    shutil.copytree(folder, tmp_path / "h100" / "gemm" / "ladder")
     monkeypatch.setattr("harness.cli.comparing.RECORDED", tmp_path)
-    code, output = invoke("history", "cuda", "xor_swizzle", "--csv")
+    code, output = invoke("history", "cuda", "attention/xor_swizzle", "--csv", "--experiment", "attention/ladder")
     assert code == 0
+    assert "of ladder on h200 has these words; `--gpu h100` has some" in invoke("history", "gemm/xor_swizzle")[1]
     assert output.splitlines()[0] == "time,commit,board,source,ms,tflops,anchor_ms,ratio"
     assert len(output.splitlines()) == 2
     monkeypatch.setattr("harness.cli.output.console.width", 160)
@@ -559,6 +562,16 @@ def test_the_recorded_table_has_the_recorded_numbers() -> None:
     assert float(told[1]) == max(speeds)
     names = [line.split()[0] for line in lines[begin + 1 :] if line.startswith("  ")]
     assert [name for name in NAMES if name in names] == [name for name in dict.fromkeys(names) if name in NAMES]
+
+
+def test_the_recorded_table_has_each_operators_order_and_names_what_has_no_time() -> None:
+    rungs = [technique.name for technique in operators.get("gemm").techniques]
+    *lines, later, _ = recorded("gemm/ladder", rungs)
+    for table in "\n".join(lines).split("\n\n"):
+        names = [name for line in table.splitlines() if (name := line.split()[0]) in rungs]
+        assert names == sorted(names, key=rungs.index)
+    untimed = {name for name in rungs if not any(line.startswith(f"  {name} ") for line in lines)}
+    assert set(re.findall(r"\w+", later)) & set(rungs) == untimed
 
 
 @pytest.mark.parametrize(("name", "command"), [("ladder", "run"), ("correctness", "check")])

@@ -88,6 +88,22 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("check", "--problem", "b1-h1-n64-d64-bf16"), "got 'b1-h1-n64-d64-bf16'", "no mask, write causal or full"),
         (("check", "--problem", "b1-h1-n64-d64-fp8-full"), "its dtype is 'fp8'", "write fp16 or bf16"),
         (("check", f"--problem=b1-h1-n{2**31}-d64-bf16-full"), "problem.seq_q: got 2147483648", "less than 2^31"),
+        (("check", "gemm/xor_swizzle", "--problem", "foo"), "got 'foo'", "such as gemm-m4096-n4096-k4096-bf16"),
+        *(
+            (
+                ("inspect", "bulk_reduce", "--problem", "b4-h16-n4096-d128-bf16-causal", *options),
+                "--problem: got b4-h16-n4096-d128-bf16-causal, of attention, but bulk_reduce is of attention_backward",
+                "expected one such as attention_backward-b4-h16-n4096-d128-bf16-causal",
+            )
+            for options in ((), ("--on", "cpu"), ("--ncu",))
+        ),
+        (("check", "--operator", "gemm", "--problem", "b1-h1-n64-d64-bf16-full"), "--problem: got b1-", "gemm-m4096"),
+        (
+            ("inspect", "attention/xor_swizzle", "gemm/xor_swizzle"),
+            "technique: got gemm/xor_swizzle, of gemm, but attention/xor_swizzle is of attention",
+            "run the command for each",
+        ),
+        (("inspect", "gemm/xor_swizle"), "technique: got 'gemm/xor_swizle'", "did you mean gemm/xor_swizzle"),
         (("check", "./mine.txt"), "kernel: got './mine.txt'", "expected FILE.py:FUNCTION"),
         (("check", "README.md"), "kernel: got 'README.md'", "expected FILE.py:FUNCTION or FILE.cu"),
         (("bench", "mine:attend"), "kernel: got 'mine:attend'", "expected FILE.py:FUNCTION or FILE.cu"),
@@ -116,6 +132,7 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("build", "--experiment", "attention/ladder", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("history", "xor_swizle"), "CELL: got 'xor_swizle'", "did you mean xor_swizzle"),
         (("history", "cuda xor_swizzle", "trton"), "CELL: got 'trton'", "did you mean triton"),
+        (("history", "gemm/xor_swizle"), "got 'gemm/xor_swizle'", "did you mean gemm/xor_swizzle"),
         (("history", "fa5"), "CELL: got 'fa5'", "did you mean fa4"),
         (("history", "gluon@3.99.0"), "CELL: got 'gluon@3.99.0'", "did you mean gluon@3.9.0"),
         (("history", "cuda", "b4-h16-n4096-d128-bf16-casual"), "CELL: got 'casual'", "did you mean causal"),
@@ -123,6 +140,7 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "ladder"),
         (("history", "cuda", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("run", "lader"), "experiment: got 'lader'", "ladder"),
+        (("run", "attention/laddr"), "experiment: got 'attention/laddr'", "did you mean attention/ladder?"),
         (("history", "cuda", "--mode", "brst"), "--mode: got 'brst'", "did you mean burst"),
         (
             ("run", "attention/correctness", "--on", "cpu", "--backend", "cud"),
