@@ -189,7 +189,7 @@ TERMS = (
             "roles_two_blocks two blocks",
         ),
         orders=(
-            *(("cuda", "overlapped_softmax"), (GLUON, "overlapped_softmax"), (TRITON, "overlapped_softmax")),
+            *((language, at("overlapped_softmax", SQUARE)) for language in ("cuda", GLUON, TRITON)),
             *(("cuda", FLAGSHIP), (GLUON, FLAGSHIP), (TRITON, FLAGSHIP)),
         ),
         ttgir=(

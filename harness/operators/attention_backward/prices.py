@@ -57,7 +57,7 @@ TERMS = (
         "language",
         leave_out="without_reducing_warp",
         step=("bulk_reduce", "consumers_reduce"),
-        proofs=("gradients roles dropped", "gradients roles of 4 warps", "gradients roles of 8 warps"),
+        proofs=("gradients roles dropped", "gradients roles of 4 warps", "gradients roles of 8 warps", "reducing_hook"),
     ),
     Term(
         "products_in_flight",

@@ -95,10 +95,10 @@ def orders(data: Dataset, one: Ledger, term: Term) -> list[tuple[str, str]]:
     found = []
     for series, named in term.orders:
         backend, _, shared = series.partition(", ")
-        technique = named.partition(" at ")[0]
+        technique, _, tile = named.partition(" at ")
         timed = one.rows.get(named if backend == "cuda" else series if named == FLAGSHIP else THEIRS.get(named, ""))
         rows = code[(code.technique == technique) & (code.backend == backend) & (code.assembler == (shared or "own"))]
-        rows = rows[rows.tile == timed["tile"]] if timed else rows
+        rows = rows[rows.tile == (timed["tile"] if timed else tile)] if timed or tile else rows
         if len(rows):
             row = rows.sort_values("time").iloc[-1]
             loop, ptxas = row.main_loop, (row.compiler or {}).get("ptxas", "of an unknown version")

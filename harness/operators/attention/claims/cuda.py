@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, under_pv
 
 
 def _rung(
@@ -49,6 +49,12 @@ IN_FLIGHT = Detector(
     order=r"wgmma\.wait_group\S+\s+\d|\bex2(?=\.approx)",
 )
 """The exponentials come between the wait for Q K^T and the wait for P V."""
+OVERLAPPED = _rung(
+    "overlapped_softmax",
+    "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
+    "producer_consumer",
+    IN_FLIGHT,
+)
 
 CLAIMS = (
     _rung(
@@ -226,11 +232,13 @@ CLAIMS = (
         "overlapped_softmax",
         _sass(r"BAR\.ARV\S*"),
     ),
-    _rung(
-        "overlapped_softmax",
-        "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
-        "producer_consumer",
-        IN_FLIGHT,
+    replace(
+        OVERLAPPED,
+        grade="hint",
+        says="The source queues the next Q K^T with this P V and puts the softmax between the two waits. ptxas "
+        "decides: at head_dim 64 every exponential of this kernel comes behind the second wait, in the flagship some "
+        "come before it.",
+        proofs=(*OVERLAPPED.proofs, *under_pv("cuda", "CUDA")),
     ),
     _rung("held_overlap", "A wait depends on a comparison of values.", "overlapped_softmax", _ptx(r"setp\.lt\.f32")),
     _rung(

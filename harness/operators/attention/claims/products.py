@@ -1,7 +1,7 @@
 """Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, under_pv
 
 NATIVE = Proof(
     "mma_choice native",
@@ -265,10 +265,12 @@ CLAIMS = (
     Claim(
         "overlapped_softmax",
         "gluon",
-        "direct",
-        "A wait takes the number of products that may stay in flight. The PTX keeps the order of the "
-        "source, but ptxas may reorder the instructions.",
+        "hint",
+        "A wait takes the number of products that may stay in flight, and the PTX keeps the order of the source. ptxas "
+        "decides: at head_dim 64 every exponential of overlapped_softmax comes behind the second wait, in the flagship "
+        "some come before it.",
         (
+            *under_pv("gluon", "Gluon"),
             Proof(
                 "overlap_gluon",
                 "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",

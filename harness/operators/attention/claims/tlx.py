@@ -13,7 +13,7 @@ from harness.operators.attention.claims.hopper import (
     TILE,
 )
 from harness.operators.attention.claims.plain import condition
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import UNDER_PV, Twin
 
 
 def _tlx(form: str) -> Probe:
@@ -101,10 +101,18 @@ OWN = (
     ),
     _claim(
         "overlapped_softmax",
-        "direct",
+        "hint",
         "In a while loop, a wait takes the number of products that may stay in flight. In a for loop, "
-        "stock Triton's pipeliner waits for each product right after its issue.",
+        "stock Triton's pipeliner waits for each product right after its issue. ptxas decides how much of the softmax "
+        "stays between two waits.",
         "async_dot_wait",
+        Proof(
+            "tlx wait, machine code",
+            "In the machine code of the flagship some exponentials come between the wait for Q K^T and that for P V.",
+            FLAGSHIP,
+            _tlx("wait all"),
+            UNDER_PV,
+        ),
         Proof(
             "tlx wait",
             "A wait leaves one product in flight.",

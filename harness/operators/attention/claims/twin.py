@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.expressibility import claims
+from harness.expressibility.claims import Detector, Proof
 from harness.operators.attention.problem import Problem
 
 
@@ -29,3 +30,34 @@ class Twin(claims.Twin):
         tile = f" {self.tile}" if self.tile else ""
         version = f"@{self.version}" if self.version else ""
         return f"{self.backend}{version} {self.technique} d{self.head_dim}{tile} {self.arch}"
+
+
+UNDER_PV = Detector(
+    "sass",
+    r"0x1 (?:MUFU\.EX2 )+0x0",
+    in_loop=True,
+    order=r"MUFU\.EX2|(?<=WARPGROUP\.DEPBAR\.LE gsb0, )0x\d",
+)
+"""In machine code some exponentials come between the wait for Q K^T and the wait for P V."""
+
+
+def under_pv(backend: str, language: str) -> tuple[Proof, ...]:
+    """What ptxas makes of a softmax between the two waits, in the rung overlapped_softmax and in the flagship."""
+    rung, flagship = Twin("overlapped_softmax", backend), Twin("flagship", backend)
+    return (
+        Proof(
+            f"overlapped_softmax in {language}, machine code",
+            "In the machine code of overlapped_softmax every exponential comes behind the wait for P V.",
+            rung,
+            flagship,
+            UNDER_PV,
+            seen=False,
+        ),
+        Proof(
+            f"softmax under P V of the flagship in {language}",
+            "In the flagship's some come before it.",
+            flagship,
+            rung,
+            UNDER_PV,
+        ),
+    )

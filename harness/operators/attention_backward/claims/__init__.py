@@ -101,6 +101,17 @@ DROPPED = Proof(
     FOUR,
     seen=False,
 )
+HOOKED = Proof(
+    "reducing_hook",
+    "In the IR that the hook edits, a role of one warp waits for the product and has the additions.",
+    Probe("reducing_hook", "hook"),
+    Probe("reducing_hook", "plain"),
+    Detector(
+        "ttgir",
+        r"num_warps\(1\) wait_barrier atomic_rmw warp_return",
+        order=r"num_warps\(1\)|(?<=ttng\.)wait_barrier|(?<=tt\.)atomic_rmw|(?<=ttg\.)warp_return",
+    ),
+)
 RUNS_ON = Proof(
     "gradients bulk",
     "An iteration ends without a wait for its addition, which runs under the products of the next.",
@@ -228,10 +239,13 @@ _OF_TRITON = (
     Claim(
         "reducing_warp",
         "triton",
-        "inexpressible",
+        "hatch",
         "Roles are the compiler's, and it makes none that adds: with four warps it aborts, or drops the addition; with "
-        "eight it ignores the request. So the warps that multiply store dQ, and one of their threads adds it.",
-        (FAILS, IGNORED, DROPPED),
+        "eight it ignores the request. So the warps that multiply store dQ, and one of their threads adds it. A hook "
+        "on the compiler's stages can hand a product to a role of one warp that adds it. That compiles; no kernel here "
+        "has run with it.",
+        (FAILS, IGNORED, DROPPED, HOOKED),
+        word="add_stages_inspection_hook",
     ),
     Claim(
         "bulk_additions",
