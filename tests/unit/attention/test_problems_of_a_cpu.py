@@ -134,9 +134,9 @@ def test_other_lengths_find_what_whole_tiles_do_not() -> None:
 
 
 def test_a_right_kernel_is_right_on_a_cpu() -> None:
-    kernels = [Tiled() for _ in range(4)]
-    for kernel, block_n in zip(kernels, (64, 16, 128, 256), strict=True):
-        kernel.block_n = block_n
+    """Its tile as it is, and one as long as most problems; test_numerics tries others."""
+    kernels = [Tiled(), Tiled()]
+    kernels[1].block_n = 256
     assert found(kernels, (*WITHOUT_GPU.problems, *OPERATOR.other_problems)) == []
 
 

@@ -43,9 +43,9 @@ OUT_OF_BOUNDS = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def check(tool: str = "memcheck", planted: str | None = None, backend: str = "triton") -> Check:
-    """Of a Triton twin where a fake tool does not launch it: there is nothing to build."""
-    return Check(sanitizer.cases(["attention/scalar"], [backend])[0], tool, planted)
+def check(tool: str = "memcheck", planted: str | None = None) -> Check:
+    """Of a Triton twin, which a fake tool does not launch: there is nothing to build."""
+    return Check(sanitizer.cases(["attention/scalar"], ["triton"])[0], tool, planted)
 
 
 def fake_tool(folder: Path, body: str) -> Path:
@@ -241,9 +241,8 @@ def test_without_the_tool_rows_say_how_to_get_it(tmp_path: Path, monkeypatch: py
 def test_the_tool_launches_the_kernel_itself(tmp_path: Path) -> None:
     """The program behind the tool is the real one; without a driver it says so."""
     tool = fake_tool(tmp_path, "sys.exit(subprocess.run(program).returncode)\n")
-    answer = sanitizer.launch(
-        check("racecheck", backend="cuda"), tool, "sm_90a", sanitizer.ROOT, tmp_path / "x", 0, 60.0
-    )
+    case, *_ = sanitizer.cases(["attention/wgmma"], ["cuda"])
+    answer = sanitizer.launch(Check(case, "racecheck", None), tool, "sm_90a", sanitizer.ROOT, tmp_path / "x", 0, 60.0)
     assert answer["status"] != "passed"
     if not Path("/dev/nvidia0").exists():
         assert "libcuda.so.1" in answer["reason"]
