@@ -40,7 +40,7 @@ def _template(libraries: str | None) -> socket.socket:
     with theirs:
         process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
     atexit.register(process.wait)
-    atexit.register(ours.close)
+    atexit.register(ours.shutdown, socket.SHUT_RDWR)
     return ours
 
 
@@ -92,7 +92,7 @@ def serve(descriptor: int) -> str:
     while True:
         message, given, *_ = socket.recv_fds(asks, MESSAGE, 16)
         if not message:
-            sys.exit()
+            os._exit(0)
         asked = json.loads(message)
         if isinstance(asked, int):
             answer = os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1])
