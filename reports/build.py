@@ -32,7 +32,7 @@ from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, sc
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
-from reports.pages import common, correctness, findings, guide, learn, listing, overview, own, prose, technique
+from reports.pages import common, correctness, findings, guide, learn, listing, overview, own, prose, search, technique
 from reports.pages.anchors import anchored
 from reports.pages.common import Page, Rows
 
@@ -149,6 +149,7 @@ class Site:
         for path in sorted(overview.programs(self.known)) if has_proofs else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(sources.ROOT / path, folder / path)
+        (folder / search.PATH).write_text(search.script())
         return sorted(set(broken)), sorted(set(unknown))
 
     def write(self, folder: Path, number: int) -> tuple[str, list[str], list[str]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,8 +26,9 @@ BLOCK = re.compile(r"^```toml drawings\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 HEADING = "Who works when"
 TEXT = "From left to right, a drawing and not a measurement"
 LEGEND = {"product": "tensor cores", "copy": "copies", "other": "other work", "wait": "waits"}
-PRODUCTS = ("Q K", "P V", "products")
+PRODUCTS = ("Q K", "P V", "product")
 COPIES = ("load", "store", "reads")
+WAITS = "waits"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Span:
     @property
     def kind(self) -> str:
         """What it is drawn as, a key of LEGEND."""
-        if not self.label:
+        if not self.label or self.label.startswith(WAITS):
             return "wait"
         return "product" if self.label.startswith(PRODUCTS) else "copy" if self.label.startswith(COPIES) else "other"
 
@@ -77,13 +79,23 @@ def drawings(technique: str) -> Drawings | None:
             raise ValueError(f"{path.name}: as: got {other!r}, expected a technique whose note has drawings")
         timelines = shown.timelines
     else:
-        timelines = [
-            Timeline(one["title"], one["text"], {who: spans(lane) for who, lane in one["lanes"].items()})
-            for one in block.pop("drawing")
-        ]
-    drawn = {span.kind for one in timelines for lane in one.lanes.values() for span in lane}
-    legend = {kind: what for kind, what in {**LEGEND, **block.get("legend", {})}.items() if kind in drawn}
-    return Drawings(block.get("heading", HEADING), block.get("text", TEXT), legend, timelines)
+        timelines = of(block.pop("drawing"))
+    described = legend(timelines, block.get("legend", {}))
+    return Drawings(block.get("heading", HEADING), block.get("text", TEXT), described, timelines)
+
+
+def of(drawn: Iterable[Mapping[str, Any]]) -> list[Timeline]:
+    """Of tables "drawing"."""
+    return [
+        Timeline(one.get("title", ""), one.get("text", ""), {who: spans(lane) for who, lane in one["lanes"].items()})
+        for one in drawn
+    ]
+
+
+def legend(drawn: Iterable[Timeline], given: Mapping[str, str]) -> dict[str, str]:
+    """Kind of a span -> what it is, of those that are drawn. `given`: where that is not LEGEND."""
+    kinds = {span.kind for one in drawn for lane in one.lanes.values() for span in lane}
+    return {kind: what for kind, what in {**LEGEND, **given}.items() if kind in kinds}
 
 
 def spans(lane: str) -> list[Span]:

@@ -26,41 +26,51 @@ for (const table of document.querySelectorAll("table.sort")) {
   });
 }
 
-// A click copies the text; without a clipboard a link leads to it.
+// A click copies the text; without a clipboard it is selected, ready to be copied.
 for (const button of document.querySelectorAll("[data-copy]"))
   button.addEventListener("click", (event) => {
-    if (!navigator.clipboard) return;
+    const text = button.dataset.copy, done = () => (button.textContent = "copied");
     event.preventDefault();
-    navigator.clipboard.writeText(button.dataset.copy).then(() => (button.textContent = "copied"));
+    if (navigator.clipboard) return navigator.clipboard.writeText(text).then(done);
+    const field = Object.assign(document.createElement("textarea"), { value: text, readOnly: true });
+    button.after(field);
+    field.select();
+    if (document.execCommand("copy")) field.remove(), done();
   });
 
-// The search box of a page that has one: titles and other words first, then what is said of them.
+// The search box: titles and other words first, then what is said of an entry. Each word must begin a word of the entry.
 for (const box of document.querySelectorAll(".search")) {
-  const input = box.querySelector("input"), list = box.querySelector("ol");
-  const index = JSON.parse(document.getElementById("index").textContent);
-  const plain = (text) => text.toLowerCase().replace(/[_.-]/g, " ").replace(/s\b/g, "");
-  for (const one of index) one.all = [plain(one.title), plain(one.words), plain(one.says)];
-  const rank = (one, asked) => {
-    const words = asked.split(/\s+/).filter(Boolean);
-    if (!words.every((word) => one.all.some((text) => text.includes(word)))) return -1;
-    const [title, also, says] = one.all;
-    return title === asked || also.includes(asked) ? 4 : title.startsWith(asked) ? 3 : title.includes(asked) ? 2 : says.includes(asked) ? 1 : 0;
+  const input = box.querySelector("input"), list = box.querySelector("ol"), up = box.dataset.up;
+  const plain = (text) => ` ${text.toLowerCase().normalize("NFKD").replace(/isation/g, "ization").replace(/[^a-z0-9]+/g, " ").trim()}`;
+  const stem = (word) => (word.length > 6 ? word.replace(/ing$/, "") : word).replace(/(..)s$/, "$1");
+  const rank = (one, asked, words) => {
+    const title = plain(one.title), also = one.words.map(plain), says = plain(one.says);
+    if (!words.every((word) => [title, ...also, says].some((text) => text.includes(` ${word}`)))) return -1;
+    if (title === asked || also.some((text) => text.startsWith(asked))) return 4;
+    return title.startsWith(asked) ? 3 : title.includes(asked) ? 2 : says.includes(asked) ? 1 : 0;
   };
   const search = () => {
-    const asked = plain(input.value.trim()).trim();
-    const found = asked ? index.map((one) => [rank(one, asked), one]).filter(([how]) => how >= 0) : [];
+    const words = plain(input.value).split(" ").filter(Boolean).map(stem), asked = ` ${words.join(" ")}`;
+    const found = words.length ? window.searched.map((one) => [rank(one, asked, words), one]).filter(([how]) => how >= 0) : [];
     found.sort(([a], [b]) => b - a);
     list.replaceChildren(...found.slice(0, 8).map(([, one]) => {
-      const item = document.createElement("li"), link = document.createElement("a"), says = document.createElement("span");
-      link.href = one.to;
+      const [item, link, kind, says] = ["li", "a", "small", "span"].map((name) => document.createElement(name));
+      link.href = up + one.to;
       link.textContent = one.title;
+      kind.textContent = one.kind;
       says.textContent = one.says;
-      item.append(link, says);
+      item.append(link, kind, says);
       return item;
     }));
-    if (asked && !found.length) list.append(Object.assign(document.createElement("li"), { textContent: "Nothing has these words." }));
+    if (words.length && !found.length) list.append(Object.assign(document.createElement("li"), { textContent: "Nothing has these words." }));
   };
-  input.addEventListener("input", search);
+  const load = () => {
+    if (window.searched) return search();
+    const source = Object.assign(document.createElement("script"), { src: `${up}search.js`, onload: search });
+    source.addEventListener("error", () => (box.hidden = true));
+    document.head.append(source);
+  };
+  input.addEventListener("input", load);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") list.querySelector("a")?.click();
     if (event.key === "Escape") { input.value = ""; search(); }

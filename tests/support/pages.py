@@ -61,11 +61,12 @@ def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:
     return Dataset(gpu, True, rows, synthetic.hashes())
 
 
-def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY) -> str:
-    """`variables`: what the page's module makes. `data`: whose provenance the foot of the page tells."""
+def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY, up: str = "") -> str:
+    """`variables`: what the page's module makes. `data`: whose provenance the foot of the page tells. `up`: the way to
+    the root of the site."""
     environment = build.environment(data.provenance())
     environment.globals["experiments"] = []
-    return environment.get_template(template).render({"page": template, "up": "", **variables})
+    return environment.get_template(template).render({"page": template, "up": up, **variables})
 
 
 def of_cells(entry: Mapping[str, Any]) -> str:

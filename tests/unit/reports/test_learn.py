@@ -1,4 +1,4 @@
-"""The page Learn: its lines are cut from kernels as they are, and the words that people use lead to its lessons."""
+"""The page Learn: its lines are cut from kernels as they are, and a number is of one GPU and this version."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from harness.catalog import sources, techniques
 from reports.facts import timelines
 from reports.pages import learn
 from reports.pages.prose import Claims
-from tests.support import browser
-from tests.support.pages import EMPTY, rendered
+from tests.support import synthetic_rows as synthetic
+from tests.support.pages import EMPTY, dataset, rendered
 
 SECTIONS = {block["name"]: block for _, block, _ in learn.sections()}
 
@@ -25,8 +25,9 @@ def test_a_lesson_has_about_twenty_lines_and_lanes_of_one_length(name: str) -> N
     block = SECTIONS[name]
     path = sources.kernel_file("cuda", techniques.of_qualified(block["technique"]).path)
     assert 10 <= len(learn.cut(path, block["cut"]).splitlines()) <= 26
-    lengths = {who: sum(span.width for span in timelines.spans(lane)) for who, lane in block.get("lanes", {}).items()}
-    assert len(set(lengths.values())) <= 1, lengths
+    for drawn in timelines.of(block.get("drawing", ())):
+        lengths = {who: sum(span.width for span in lane) for who, lane in drawn.lanes.items()}
+        assert len(set(lengths.values())) == 1, lengths
 
 
 def test_a_cut_that_the_kernel_does_not_have_is_named(tmp_path: Path) -> None:
@@ -37,24 +38,21 @@ def test_a_cut_that_the_kernel_does_not_have_is_named(tmp_path: Path) -> None:
         learn.cut(kernel, [["b()", "b()"], ["a()", "a()"]])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(browser.find() is None, reason=f"no browser: install one of {', '.join(browser.NAMES)}")
-def test_the_words_that_people_use_lead_there(tmp_path: Path) -> None:
-    page = rendered("learn.html", learn.page([EMPTY], {}, Claims()))
+def test_number_and_sentence_are_of_the_first_gpu_that_has_both() -> None:
+    problem = synthetic.PROBLEMS[0].slug
     asked = {
-        "warp specialization": "learn.html#warp-specialization",
-        "bank conflicts": "learn.html#swizzle",
-        "TMA": "learn.html#tma",
-        "setmaxnreg": "learn.html#warp-specialization",
-        "tensor cores": "learn.html#wgmma",
-        "head_dim": "guide/reading.html#words",
-        "padded_rows": "technique/padded_rows.html",
-        "second consumer": "findings.html#second_consumer",
-        "no such thing": "",
+        "number": f'{{{{ tflops("direct_rescale", "cuda", "{problem}") }}}}',
+        "buys": "{{ claim('fast', 1, 2) }}so",
     }
-    script = (
-        "(() => { const input = document.querySelector('.search input'); return "
-        f"{list(asked)}.map((words) => {{ input.value = words; input.dispatchEvent(new Event('input')); "
-        "return document.querySelector('.search a')?.getAttribute('href') ?? ''; }).join('\\n'); })()"
-    )
-    assert dict(zip(asked, browser.evaluate(page, script, tmp_path).split("\n"), strict=True)) == asked
+    other = dataset(synthetic.rows(), "NVIDIA H100")
+    claims = Claims()
+    number, buys, data = learn._written(asked, [EMPTY, other], claims)
+    assert (buys, data) == ("so", other)
+    assert number.endswith(" TFLOPS")
+    without = {**asked, "buys": f'{{{{ tflops("wgmma", "cuda", "{problem}") }}}}'}
+    assert learn._written(without, [EMPTY, other], claims) == ("not measured", "not measured", EMPTY)
+
+
+def test_without_rows_nothing_is_measured() -> None:
+    page = rendered("learn.html", learn.page([EMPTY], {}, Claims()))
+    assert page.count("Not measured yet: ") == len(SECTIONS)
