@@ -64,7 +64,7 @@ def _broken() -> dict[str, Any]:
     diff = bug.path.read_text()
     return {
         "patch": PATCH,
-        "check": "python3 -m harness " + " ".join(CHECK),
+        "check": "twinkernels " + " ".join(CHECK),
         "diff": diff[diff.index("--- ") :],
         "broken": bug,
         "printed": PRINTED.read_text(),
