@@ -1,26 +1,29 @@
-"""Every rung compiles in each of its languages, and what kernels.lock has is what the compilers make.
+"""Every rung of every operator compiles in each of its languages, and what kernels.lock has is what the compilers make.
 
 `make test` compiles two cells of each program of which no machine code is recorded, of this source and by this
-compiler, and twelve that are locked, by the commit. `make test-full` compiles all: every head_dim and mask for the
-recorded GPU, one problem for the others.
+compiler, three that are recorded of matrix products and gradients, and twelve that are locked, by the commit.
+`make test-full` compiles all: of attention every head_dim and mask for the recorded GPU, one problem for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
 import pytest
 
 from harness import build, operators
-from harness.build import locking
+from harness.build import locking, machine_code
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, origin
 from harness.catalog.entries import Tile
 from harness.inspection import survey
 from harness.inspection.survey import Cell
 from harness.operators.attention.problem import Problem
+from harness.operators.attention_backward.problem import Problem as Backward
+from harness.operators.gemm.problem import Problem as Product
 from harness.rows import lock
 from harness.setup import doctor
 from tests.support import children, chosen, proven
@@ -30,10 +33,18 @@ pytestmark = [
     pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here"),
 ]
 
-NAMES = [technique.name for technique in techniques.TECHNIQUES]
 LANGUAGES = ("cuda", "triton", "gluon")
 PROBLEMS = [Problem.square(4, 16, 4096, d, dtype="bf16", causal=mask) for d, mask in product((64, 128), (False, True))]
 ELSEWHERE = Problem.square(4, 16, 4096, 128, dtype="bf16")
+GRADIENTS = [Backward.square(4, 2048 // d, 4096, d, causal=mask) for d, mask in ((64, True), (128, False))]
+GROUPED = Product(4096, 1536, 2048, groups=128)
+SPILLS = {("stream_k", "gluon"): 80}
+"""Bytes, of matrix products: numbers of a run of steps, put away while the main loop has the registers. Nothing else of
+theirs spills."""
+
+
+def rungs(operator: str) -> list[str]:
+    return [f"{operator}/{technique.name}" for technique in operators.get(operator).techniques]
 
 
 def distinct(cells: Iterable[Cell]) -> list[Cell]:
@@ -43,7 +54,7 @@ def distinct(cells: Iterable[Cell]) -> list[Cell]:
     for case, arch in cells:
         assert case.tile is not None
         if not techniques.unsupported(
-            techniques.of_qualified(case.technique or ""), case.backend, case.problem, case.tile
+            techniques.at(case.technique or "", case.problem), case.backend, case.problem, case.tile
         ):
             found.setdefault((origin(case), case.backend, case.problem, case.tile, arch), (case, arch))
     return list(found.values())
@@ -51,14 +62,17 @@ def distinct(cells: Iterable[Cell]) -> list[Cell]:
 
 CELLS = distinct(
     [
-        *survey.cells(NAMES, LANGUAGES, PROBLEMS, (survey.MEASURED,)),
-        *survey.cells(NAMES, LANGUAGES, [ELSEWHERE]),
+        *survey.cells(rungs("attention"), LANGUAGES, PROBLEMS, (survey.MEASURED,)),
+        *survey.cells(rungs("attention"), LANGUAGES, [ELSEWHERE]),
+        *survey.cells(rungs("gemm"), LANGUAGES, [Product.square(4096)]),
+        *survey.cells(["gemm/grouped"], LANGUAGES, [GROUPED]),
+        *survey.cells(rungs("attention_backward"), LANGUAGES, GRADIENTS),
     ]
 )
 
 
-def program(cell: Cell) -> tuple[str, str]:
-    return cell[0].backend, cell[0].technique or ""
+def program(cell: Cell) -> tuple[str, ...]:
+    return cell[0].problem.operator, cell[0].backend, cell[0].technique or ""
 
 
 def unproven(cells: Collection[Cell]) -> set[Cell]:
@@ -68,7 +82,13 @@ def unproven(cells: Collection[Cell]) -> set[Cell]:
     return {cell for one in new for cell in chosen.by_commit([cell for cell in cells if program(cell) == one], 2)}
 
 
-QUICK = unproven(CELLS)
+UNLOCKED = [cell for cell in CELLS if cell[0].problem.operator != operators.FIRST]
+QUICK = unproven(CELLS) | chosen.by_commit(UNLOCKED, 3)
+
+
+def spills_too_much(cell: Cell, code: Mapping[str, Any]) -> bool:
+    case = cell[0]
+    return case.problem.operator == "gemm" and code["spill_bytes"] > SPILLS.get((case.technique, case.backend), 0)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +100,19 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     case, arch = cell
     found = children.call(survey.inspect_one, case, arch, "bundled", environment=build.environment_of(case))
     assert found["status"] == "passed", found["reason"]
-    assert found["mma"] == techniques.of_qualified(case.technique or "").mma
+    assert found["mma"] == techniques.at(case.technique or "", case.problem).mma
+    assert not spills_too_much(cell, found["code"]), found["code"]["spill_bytes"]
     recorded = proven.code(cell)
     same = recorded is None or recorded["sass_sha256"] == found["code"]["sass_sha256"]
     assert same, "recorded: other machine code, of the same program by the same compiler"
+
+
+def test_what_is_recorded_has_its_instruction_class_and_no_spills() -> None:
+    for cell in CELLS:
+        if code := proven.code(cell):
+            mma = machine_code.mma_class(Counter(code["census"]))
+            assert mma == techniques.at(cell[0].technique or "", cell[0].problem).mma, cell
+            assert not spills_too_much(cell, code), cell
 
 
 def locked() -> Iterator[tuple[lock.Key, locking.Program, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,13 @@ def library(name: str, problem: Problem, root: Path = cpu_build.HERE) -> Library
     return Library(cpu_build.build(root / f"{technique.path}.cu", constants, root=root))
 
 
-def launcher(library: Library, problem: Problem, seed: int = 0) -> Callable[[Any, Any], None]:
-    """A launch as the gate asks for it; it raises Named."""
+def launcher(library: Library, problem: Problem, *seeds: int) -> Callable[[Any, Any], None]:
+    """A launch as the gate asks for it, by the scheduler's seeds in turn; it raises Named."""
+    turns = cycle(seeds or (0,))
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
 
     def launch(tensors: Any, scalars: Any) -> None:
-        library.configure(seed=seed)
+        library.configure(seed=next(turns))
         for name, tensor in {**tensors, **({"workspace": workspace} if len(workspace) else {})}.items():
             place = name, tensor.data_ptr(), tensor.element_size(), tensor.shape, tensor.stride()
             library.watch(*place, written=name == "c", scratch=name == "workspace")

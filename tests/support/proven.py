@@ -19,7 +19,7 @@ from harness.expressibility import matrix, verdicts
 from harness.expressibility.survey import Todo
 from harness.inspection import survey
 from harness.inspection.survey import Cell
-from harness.operators.attention.problem import Problem
+from harness.operators.protocol import Problem
 from harness.rows import reading, results
 from harness.setup import doctor
 
@@ -42,7 +42,6 @@ def rows() -> tuple[dict[str, Any], ...]:
         if row["kind"] in ("gate", "code")
         and row["status"] == "passed"
         and row.get("technique")
-        and row.get("operator", "attention") == "attention"
         and reading.is_current(row, _Sources())
     )
 
@@ -56,7 +55,7 @@ class _Sources(dict[tuple[str, str], str]):
 
 def passed(technique: str, backend: str = "cuda") -> bool:
     """Did this kernel, as it is now, pass the numerics gate on a GPU?"""
-    return any((row["kind"], row["technique"], row["backend"]) == ("gate", technique, backend) for row in rows())
+    return any(row["kind"] == "gate" and reading.twin(row) == (technique, backend) for row in rows())
 
 
 def code(cell: Cell) -> dict[str, Any] | None:
@@ -149,6 +148,6 @@ def _compiled() -> dict[tuple[Any, ...], dict[str, Any]]:
         if row.get("code"):
             made = row["compiler"]
             words = (made["front_end"], made["ptxas"], *([made["flags"]] if row["backend"] == "cuda" else []))
-            problem, tile = Problem.from_dict(row["problem"]), Tile.from_dict(row["tile"])
+            problem, tile = reading.problem_of(row), Tile.from_dict(row["tile"])
             found[_key(row["technique"], row["backend"], problem, tile, row["arch"], *words)] = row["code"]
     return found
