@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,15 @@ def library(name: str, problem: Problem, root: Path = cpu_build.HERE) -> Library
     return Library(cpu_build.build(patched.kernel_file(technique.path, root), constants, root=root))
 
 
-def launcher(library: Library, problem: Problem, seed: int = 0) -> Callable[[Any, Any], None]:
-    """A launch as the gate asks for it, with scratch memory full of NaN; it raises Named."""
+def launcher(library: Library, problem: Problem, *seeds: int) -> Callable[[Any, Any], None]:
+    """A launch as the gate asks for it, by the scheduler's seeds in turn, with scratch memory full of NaN; it raises
+    Named."""
+    turns = cycle(seeds or (0,))
     operator = operators.get("attention_backward")
     scratch, size = operator.scratch_bytes(problem), workspace_bytes(library.handle, problem)
 
     def launch(tensors: Any, scalars: Any) -> None:
-        library.configure(seed=seed)
+        library.configure(seed=next(turns))
         workspace = torch.zeros(scratch + size, dtype=torch.uint8)
         workspace[:scratch] = 0xFF
         for name, tensor in {**tensors, "workspace": workspace}.items():

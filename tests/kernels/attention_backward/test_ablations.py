@@ -13,11 +13,9 @@ from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Ablation
 from harness.inspection.survey import MEASURED
-from harness.measure import gate
 from harness.operators.attention_backward.problem import Problem
-from tests.kernels.attention_backward.test_rungs import CAUSAL, WIDE
+from tests.kernels.attention_backward.test_rungs import CAUSAL, WIDE, is_right
 from tests.support import proven
-from tests.support.gradients import launcher, library
 
 pytestmark = pytest.mark.spread
 
@@ -43,11 +41,7 @@ def test_it_is_a_small_patch_on_what_it_builds_on(one: Ablation) -> None:
 @pytest.mark.parametrize("problem", [CAUSAL, WIDE], ids=lambda problem: problem.slug)
 @pytest.mark.parametrize("one", ABLATIONS, ids=lambda one: one.name)
 def test_it_is_right_on_a_cpu(one: Ablation, problem: Problem) -> None:
-    loaded = library(one.name, problem)
-    for seed in (0, 3):
-        options: dict[str, Any] = {"distributions": ("shifted", "negative_scores"), "device": "cpu", "repeats": 1}
-        found = gate.gate(launcher(loaded, problem, seed), problem, padded=True, may_vary=True, **options)
-        assert found.passed, (seed, found.reason)
+    is_right(one.name, problem)
 
 
 def main_loop(name: str) -> dict[str, Any]:
