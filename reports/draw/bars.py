@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from reports.draw.style import COLORS, HEAD, INK, LIBRARY, MARKERS, MUTED, PANEL, PAPER, TICK, canvas, to_svg, write
-from reports.facts.answer import Answer, Bar
+from reports.facts.answer import Answer, Bar, printed
 
 TITLES = {"wgmma": ("wgmma", "Hopper’s instruction"), "mma_sync": ("mma.sync", "Ampere’s, on the same GPU")}
 ROWS = {"wgmma": (24, 15), "mma_sync": (18, 8)}
@@ -68,12 +68,13 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
                 place = ((top, middle), (right - RIGHT, 0)) if narrow else ((bar.tflops, middle), (6, 0))
                 write(axes, f"{bar.tflops:.0f}", *place, weight="bold", ha="right" if narrow else "left")
             if share := found.share(bar):
-                write(axes, f"{share:.2f}", (top, middle), (right, 0), ha="right")
+                write(axes, printed(share), (top, middle), (right, 0), ha="right")
             y += row
         axes.plot([0, 0], [start, y], color=INK, lw=1)
         if limit := found.limits[panel]:
             axes.plot([limit, limit], [start, y], color=INK, lw=1.8, ls=(0, (1, 1.5)))
-            text = f"limit of {name} {limit:.0f}"
+            clock = found.clocks[panel]
+            text = f"limit of {name} {limit:.0f}{f' at {clock:.2f} GHz' if clock else ''}"
             write(axes, text, (limit, start - (9 if narrow else 12)), (4, 0), size=TICK, color=MUTED, ha="right")
         y += GAP
     for tick in range(0, int(top) + 1, 400 if narrow else 200):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Row, fastest
+from harness.rows.stats import FEWEST
+from reports.data.dataset import Dataset, Point, Ratio, Row, fastest
 from reports.data.names import LANGUAGES, label, short_gpu
 from reports.facts import tuning
 from reports.facts.steps import program_of
+
+Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
+"""Every problem of an experiment, with the point of each language."""
 
 SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
 """Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one. TLX
@@ -89,6 +93,10 @@ class Answer:
     limits: dict[str, float | None]
     """Panel -> TFLOPS of the tensor cores, at the SM clock of the fastest bar where it was read; None where it was not
     measured."""
+    clocks: dict[str, float | None]
+    """Panel -> that clock in GHz."""
+    ratio: Callable[[Point, Point], Ratio | None] = field(compare=False)
+    """Of two speeds: Dataset.ratio."""
 
     def bar(self, panel: str, backend: str) -> Bar:
         return next(bar for bar in self.bars if (bar.panel, bar.backend) == (panel, backend))
@@ -104,16 +112,26 @@ class Answer:
     def fastest_library(self) -> Bar:
         return self.best(*(bar.backend for bar in self.bars if bar.is_library))
 
-    def share(self, bar: Bar) -> float | None:
+    def share(self, bar: Bar) -> Ratio | None:
         """Of the fastest bar of its panel."""
-        best = _best(self.of(bar.panel))
-        return bar.tflops / best if bar.tflops and best else None
+        best = max(self.of(bar.panel), key=_of_any_version)
+        return self.ratio(bar.point, best.point) if best.best else None
 
-    def over(self, ours: Bar, theirs: Bar) -> float | None:
-        """A quotient of two bars, whatever their instructions. None where one of them is not known to be the best."""
-        return ours.best / theirs.best if ours.best and theirs.best else None
+    def over(self, ours: Bar, theirs: Bar) -> Ratio | None:
+        """Whatever their instructions. None where one of them is not known to be the best."""
+        return self.ratio(ours.point, theirs.point) if ours.best and theirs.best else None
 
-    def over_cuda(self, language: str) -> float | None:
+    def alone(self) -> list[str]:
+        """The bars whose share rests on one process."""
+        shares = [(bar.label, self.share(bar)) for bar in self.bars]
+        return list(dict.fromkeys(name for name, share in shares if share and share.processes == 1))
+
+    @property
+    def linked(self) -> bool:
+        """Whether a share goes over anchors."""
+        return any(share.linked for share in map(self.share, self.bars) if share)
+
+    def over_cuda(self, language: str) -> Ratio | None:
         """The best of a language over the best CUDA kernel."""
         return self.over(self.best(language), self.best("cuda"))
 
@@ -138,8 +156,10 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
             for backend, point in points.items()
         ]
         bars += sorted(found, key=lambda bar: -(bar.tflops or bar.earlier or 0))
-    limits = {panel: _limit(data, race, bars, panel) for panel in race.languages}
-    return Answer(problem, short_gpu(data.gpu), bars, limits)
+    firsts = {panel: fastest(bar.point for bar in bars if bar.panel == panel).row for panel in race.languages}
+    limits = {panel: _limit(data, race, row, panel) for panel, row in firsts.items()}
+    clocks = {panel: row.clock_ghz if row else None for panel, row in firsts.items()}
+    return Answer(problem, short_gpu(data.gpu), bars, limits, clocks, data.ratio)
 
 
 def _fastest(points: Iterable[Point]) -> Point:
@@ -159,9 +179,9 @@ def _at_best_tile(points: Iterable[Point]) -> Point:
     return _fastest(point for point in points if point is best or not point.counts)
 
 
-def _limit(data: Dataset, race: Race, bars: Iterable[Bar], panel: str) -> float | None:
+def _limit(data: Dataset, race: Race, first: Row | None, panel: str) -> float | None:
     """What the tensor cores do by these instructions, at the clock of the panel's fastest kernel."""
-    most = data.speed_of_light(fastest(bar.point for bar in bars if bar.panel == panel).row)
+    most = data.speed_of_light(first)
     share = race.peak(data, panel)
     return most * share if most and share else None
 
@@ -229,27 +249,21 @@ def _of_any_version(bar: Bar) -> float:
     return bar.faster_before or bar.tflops or bar.earlier or 0
 
 
-def _best(bars: Iterable[Bar]) -> float | None:
-    """TFLOPS of the fastest, None where that is of an earlier version."""
-    fastest = max(bars, key=_of_any_version, default=None)
-    return fastest.best if fastest else None
-
-
 @dataclass(frozen=True)
 class Choice:
     """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the file that holds the kernel,
     and with the headers that it includes; None for a library."""
 
     bar: Bar
-    share: float | None
+    share: Ratio | None
     lines: tuple[int, int] | None
 
 
 def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""
-    best = _best(found.bars)
+    best = max(found.bars, key=_of_any_version)
     bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
-    return [Choice(bar, bar.best / best if bar.best and best else None, _lines(bar)) for bar in bars]
+    return [Choice(bar, found.over(bar, best), _lines(bar)) for bar in bars]
 
 
 def _lines(bar: Bar) -> tuple[int, int] | None:
@@ -271,22 +285,64 @@ def finding(found: Answer) -> str:
     libraries = [bar for bar in found.of(panel) if bar.is_library and bar.tflops]
     bars = sorted([*bars, *libraries[:1]], key=lambda bar: -(bar.tflops or 0))
     first, *others = bars
-    shares = [(bar.label, found.over(bar, first) or 0) for bar in others]
-    if min(share for _, share in shares) > 1 / BOARDS:
-        least = 100 * (1 - min(share for _, share in shares))
+    shares = [(bar.label, share) for bar in others if (share := found.over(bar, first))]
+    if len(shares) < len(others):
+        return "Not every language was timed beside the fastest"
+    if min(share.value for _, share in shares) > 1 / BOARDS:
+        least = 100 * (1 - min(share.value for _, share in shares))
         names = [bar.label for bar in bars]
         return f"With {panel} {', '.join(names[:-1])} and {names[-1]} are within {math.ceil(least)}% of each other"
-    told = ", ".join(f"{name} {share:.2f}" for name, share in shares)
+    told = ", ".join(f"{name} {printed(share)}" for name, share in shares)
     return f"With {panel} {first.label} is fastest; shares of its speed: {told}"
+
+
+def printed(share: Ratio | Shares) -> str:
+    """0.94, and ~0.94 where two runs meet over their anchors."""
+    return f"{'~' if share.linked else ''}{share.value:.2f}"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Ratios on several problems, one or more."""
+
+    ratios: Sequence[Ratio]
+
+    @property
+    def value(self) -> float:
+        """The geometric mean."""
+        return statistics.geometric_mean(ratio.value for ratio in self.ratios)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest."""
+        values = [ratio.value for ratio in self.ratios]
+        return min(values), max(values)
+
+    @property
+    def linked(self) -> bool:
+        """Whether some go over anchors."""
+        return any(ratio.linked for ratio in self.ratios)
 
 
 def over(
     data: Dataset, grid: Iterable[tuple[Problem, Mapping[str, Point]]], theirs: str, languages: Iterable[str]
-) -> dict[str, list[float]]:
-    """Language -> its speed over that of `theirs` on each problem where both were timed, the smallest first."""
+) -> dict[str, Shares]:
+    """Language -> its speed over that of `theirs` on the problems where both were timed, if there are any."""
     counted = [points for _, points in grid if points[theirs].counts]
     ratios = {name: [data.ratio(points[name], points[theirs]) for points in counted] for name in languages}
-    return {name: sorted(ratio.value for ratio in some if ratio) for name, some in ratios.items()}
+    known = {name: [ratio for ratio in some if ratio] for name, some in ratios.items()}
+    return {name: Shares(some) for name, some in known.items() if some}
+
+
+def certainty(shares: Mapping[str, Shares]) -> str:
+    """What ratios rest on of which too few processes timed both sides for an interval; nothing where none does."""
+    processes = [ratio.processes for one in shares.values() for ratio in one.ratios if not ratio.linked]
+    few = sorted({count for count in processes if count < FEWEST})
+    if not few:
+        return ""
+    told = " or ".join({1: "one", 2: "two"}[count] for count in few)
+    some = "some are of " if max(processes) >= FEWEST else ""
+    return f"{some}{told} process{'es' if few[-1] > 1 else ''} each, no interval"
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
@@ -309,20 +365,13 @@ def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> l
 
 
 def _fastest_beside(data: Dataset, ours: Point | None, peers: list[Point]) -> Point:
-    """The fastest library over our kernel, in the groups that timed both; its speed is that of these groups. Boards
-    and clocks of other groups differ."""
+    """The fastest library over our kernel, in the groups that timed both: boards and clocks of other groups differ."""
     found = fastest(peers)
-    if not (found.counts and ours and ours.counts and ours.row):
+    if not (found.counts and ours and ours.counts):
         return found
     over = [(data.ratio(peer, ours), peer) for peer in peers]
     met = [(ratio.value, peer) for ratio, peer in over if ratio and not ratio.linked]
-    if not met:
-        return found
-    _, peer = max(met, key=lambda one: one[0])
-    groups = {(row.environment, row.group) for row in data.replicas(ours.row) if row.usable}
-    rows = data.replicas(peer.row) if peer.row else []
-    speeds = [row.speed for row in rows if row.usable and (row.environment, row.group) in groups]
-    return replace(peer, mean=statistics.geometric_mean(speeds)) if speeds else peer
+    return max(met, key=lambda one: one[0])[1] if met else found
 
 
 def _timed(data: Dataset, experiment: str, problem: Problem, language: str) -> set[tuple[str, Tile]]:

@@ -3,7 +3,7 @@ the first operator, which add each step and every problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,18 +25,19 @@ from reports.pages.prose import Number
 
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
 """Part of a peer's name -> what environments call the library that torch brings for it. Other peers are torch's own."""
-Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What makes an operator's answer. `between`: what is between its products, which is why its languages differ as
-    they do. `template`: extends answers.html. `grid`: the experiment with every problem."""
+    they do. `template`: extends answers.html. `grid`: the experiment with every problem. `beside`: another one, which
+    has languages that it lacks."""
 
     race: Race
     between: str
     template: str
     grid: str = "grid"
+    beside: str | None = None
 
     def pages(self, rows: Rows) -> Iterator[Page]:
         """One for each GPU that has rows."""
@@ -75,7 +76,8 @@ class Comparison:
 
     def page(self, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, Any]:
         """`every`: what `gpus` gives, for the switch."""
-        found, grid = self._answer(data), over_problems(data, self.grid, LANGUAGES)
+        found, grid = self._answer(data), self.every_problem(data)
+        over_grid = facts.over(data, grid, "library", LANGUAGES)
         steps = self.steps(data, found.problem)
         every_run = {"every step": self.race.headline, "every problem": self.grid}
         return {
@@ -85,11 +87,23 @@ class Comparison:
             "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
             "beyond": beyond(found, steps),
             "climb": climb(steps, found.problem),
+            "newer_triton": any("@" in row.backend for row in data.counting(self.race.headline)),
             "languages": LANGUAGES,
-            "over_grid": facts.over(data, grid, "library", LANGUAGES),
+            "over_grid": over_grid,
+            "certainty": facts.certainty(over_grid),
             "ladder": data.operator.experiment(self.race.headline),
             "all_problems": data.operator.experiment(self.grid),
         }
+
+    def every_problem(self, data: Dataset) -> facts.Grid:
+        """Of the grid, with the languages that another experiment timed on some of them."""
+        beside = dict(over_problems(data, self.beside, LANGUAGES)) if self.beside else {}
+        return [
+            (problem, {**beside.get(problem, {}), **{name: point for name, point in points.items() if point.row}})
+            if problem in beside
+            else (problem, points)
+            for problem, points in over_problems(data, self.grid, LANGUAGES)
+        ]
 
     def _answer(self, data: Dataset) -> facts.Answer:
         found = facts.answer(data, self.race)
@@ -116,7 +130,7 @@ def shown(
     found: facts.Answer,
     headline: str,
     every: Mapping[str, Dataset],
-    grids: Mapping[str, Grid],
+    grids: Mapping[str, facts.Grid],
     runs: Mapping[str, str],
 ) -> dict[str, Any]:
     """What every answer shows. `headline`: the experiment of its ladder. `grids`: name -> what facts.over_problems
@@ -140,7 +154,7 @@ def shown(
         "command": command,
         "own": {
             "make report": "the first page’s bars first, then all that this site shows",
-            command: "these bars, our own kernels",
+            command: "the fastest bar of CUDA, Gluon and core Triton",
             **{f"twinkernels run {data.operator.experiment(name)}": what for what, name in runs.items()},
         },
         "libraries": libraries(data, found),
@@ -204,14 +218,19 @@ def peak(data: Dataset, panel: str) -> float | None:
 
 def climb(
     steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], problem: Problem
-) -> dict[str, tuple[float, float]]:
-    """Language -> TFLOPS of its first step at the problem, and of its fastest where another one is faster."""
-    speeds: dict[str, list[float]] = {}
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Panel -> language -> TFLOPS of its first step at the problem, and of its fastest where another one is faster."""
+    speeds: dict[str, dict[str, list[float]]] = {panel: {} for panel in facts.CLASSES}
     for _, where, points in steps:
         for language, point in points.items():
-            if where == problem and point.kind == "measured" and point.tflops:
-                speeds.setdefault(language, []).append(point.tflops)
-    return {language: (some[0], max(some)) for language, some in speeds.items() if some[0] < max(some)}
+            if where == problem and point.kind == "measured" and point.tflops and point.row:
+                panel = next(name for name, classes in facts.CLASSES.items() if point.row.mma in classes)
+                speeds[panel].setdefault(language, []).append(point.tflops)
+    climbed = {
+        panel: {language: (some[0], max(some)) for language, some in by.items() if some[0] < max(some)}
+        for panel, by in speeds.items()
+    }
+    return {panel: by for panel, by in climbed.items() if by}
 
 
 def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:

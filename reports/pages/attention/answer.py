@@ -55,6 +55,16 @@ RACE = facts.Race(
 )
 
 
+DECODING = facts.Race(
+    languages={"mma_sync": SHOWN},
+    libraries={"mma_sync": experiments.load(f"attention/{DECODE}").peers},
+    experiments=lambda data, language: [DECODE],
+    headline=DECODE,
+    peak=lambda data, panel: None,
+)
+"""Few queries on many keys: memory is the limit, and no product is large enough for wgmma."""
+
+
 def roof(data: Dataset, name: str) -> float | None:
     """The share of what the tensor cores can do in a clock that a kernel of the hardware limits reached."""
     if name not in {roof.name for roof in experiments.load(ROOFS).roofs}:
@@ -88,11 +98,11 @@ def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Data
     return found
 
 
-def newest_triton(datasets: Iterable[Dataset]) -> tuple[Dataset, versions.Beside] | None:
-    """Core Triton's kernel by the newest Triton that was timed beside the installed one, on the first of these GPUs
-    that timed it so."""
+def newest_triton(datasets: Iterable[Dataset]) -> tuple[Dataset, list[versions.Beside]] | None:
+    """The kernels, core Triton's among them, by the newest Triton that was timed beside the installed one, on the first
+    of these GPUs that timed it so."""
     for data in datasets:
-        found = [one for one in versions.beside(data, VERSIONS) if one.backend.startswith("triton")]
-        if found:
-            return data, max(found, key=lambda one: one.backend)
+        found = versions.beside(data, VERSIONS)
+        if versions_of_triton := [one.backend.partition("@")[2] for one in found if one.backend.startswith("triton")]:
+            return data, [one for one in found if one.backend.partition("@")[2] == max(versions_of_triton)]
     return None

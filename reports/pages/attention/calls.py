@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from harness.catalog import experiments
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Ratio
+from reports.data.names import label
 
 EXPERIMENT, OURS = "calls", "flash_attention"
 
@@ -21,6 +22,11 @@ class Calls:
     names: Sequence[str]
     lines: Sequence[tuple[Problem, dict[str, Point], Ratio | None]]
     host: dict[str, float]
+
+    @property
+    def rivals(self) -> list[str]:
+        """The libraries."""
+        return [label(name) for name in self.names if name != OURS]
 
     @property
     def over(self) -> list[float]:

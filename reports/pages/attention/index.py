@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.data.dataset import Dataset, Row
-from reports.data.names import LANGUAGES, cell_title, short_gpu
+from harness.catalog import techniques
+from reports.data.dataset import Dataset, Ratio, Row
+from reports.data.names import LANGUAGES, cell_title, label, short_gpu
 from reports.facts import answer as facts
-from reports.facts import counters, versions
-from reports.facts.answer import Answer, Bar
+from reports.facts import counters, steps, versions
+from reports.facts.answer import Answer, Bar, Shares, program
 from reports.facts.expressibility import Said
 from reports.pages import answers, downloads
 from reports.pages.attention import answer, calls
@@ -61,6 +61,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     grades = {one.grade for line in deciding for one in line.said.values()}
     grid, decode = (facts.over_problems(data, name, answer.SHOWN) for name in (answer.GRID, answer.DECODE))
     grids = {"grid": grid, "decode": decode}
+    over_grid, over_decode = (facts.over(data, some, "library", answer.SHOWN) for some in grids.values())
     measured = {
         "every step": answer.LADDER,
         "every problem": answer.GRID,
@@ -73,24 +74,35 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
         "newest": newest([data, *rows.fresh_first]),
         "deciding": deciding,
+        "of_best": {line.technique: of_best(data, found, line) for line in deciding},
         "languages": {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")},
         "state": state,
         "legend": {grade: text for grade, text in LEGEND.items() if {grade, *_alike(grade)} & grades},
         "controlled": {language: controlled(deciding, language) for language in ("gluon", "triton")},
         "pieces": PIECES,
-        "over_grid": facts.over(data, grid, "cuda", ("gluon", "triton")),
+        "over_cuda": facts.over(data, grid, "cuda", ("gluon", "triton")),
+        "over_grid": over_grid,
+        "triton_ahead": triton_ahead(data, grid),
         "decode_shares": decode_shares(data, decode),
-        "over_decode": facts.over(data, decode, "library", answer.SHOWN),
+        "decode_choices": facts.choices(decoding) if (decoding := facts.answer(data, answer.DECODING)) else [],
+        "over_decode": over_decode,
+        "rivals": {name: [label(peer) for peer in sorted(data.peers(name))] for name in (answer.GRID, answer.DECODE)},
         "calls": calls.calls(data),
-        "stalls": stalls(rows, found),
+        "stalls": (stalled := stalls(rows, found)),
+        "stalled": " ".join(techniques.shown(program(bar.point.row)) for bar, *_ in stalled if bar.point.row),
+        "certainty": {"grid": facts.certainty(over_grid), "decode": facts.certainty(over_decode)},
         "about_equal": ABOUT_EQUAL,
     }
 
 
-def newest(datasets: Iterable[Dataset]) -> tuple[versions.Beside, str, list[str]] | None:
-    """What answer.newest_triton finds, the GPU, and the problems."""
+def newest(datasets: Iterable[Dataset]) -> tuple[dict[str, versions.Beside], str, list[str]] | None:
+    """What answer.newest_triton finds, by language; the GPU, and core Triton's problems."""
     found = answer.newest_triton(datasets)
-    return found and (found[1], short_gpu(found[0].gpu), [cell_title(problem) for problem in found[1].cells])
+    if not found:
+        return None
+    data, kernels = found
+    by_language = {kernel.backend.partition("@")[0].partition("_")[0]: kernel for kernel in kernels}
+    return by_language, short_gpu(data.gpu), [cell_title(problem) for problem in by_language["triton"].cells]
 
 
 def controlled(deciding: Iterable[answer.Deciding], language: str) -> str:
@@ -100,16 +112,40 @@ def controlled(deciding: Iterable[answer.Deciding], language: str) -> str:
     return f"{len(direct) - len(pieces)}{f', and {len(pieces)} in pieces' if pieces else ''}"
 
 
-def decode_shares(data: Dataset, grid: list[Any]) -> dict[str, float]:
+def of_best(data: Dataset, found: Answer, line: answer.Deciding) -> tuple[Ratio, str] | None:
+    """Core Triton's kernel of a technique, or the one that its twin is again, over its best one with the same
+    instructions, and these; None where it was not timed."""
+    technique = techniques.get(f"{data.operator.name}/{line.technique}")
+    policy = "reference" if line.cost.same else "best"
+    point, _ = steps.together(data, found.problem, [(technique, "triton"), (technique, "cuda")], policy)
+    if not point.row:
+        return None
+    panel = next(name for name, classes in facts.CLASSES.items() if point.row.mma in classes)
+    ratio = data.ratio(point, found.bar(panel, "triton").point)
+    return (ratio, panel.replace("_", ".")) if ratio else None
+
+
+def triton_ahead(data: Dataset, grid: facts.Grid) -> list[str]:
+    """The problems on which core Triton is faster than Gluon."""
+    over = {problem: data.ratio(points["triton"], points["gluon"]) for problem, points in grid}
+    return [cell_title(problem) for problem, ratio in over.items() if ratio and ratio.value > 1]
+
+
+def decode_shares(data: Dataset, grid: facts.Grid) -> dict[str, Ratio]:
     """Of each language and of the fastest library, the geometric mean over the problems that all of them have, as a
     share of the best; empty where there is none."""
     names = ("triton", "gluon", "cuda", "library")
     counted = [(problem, points) for problem, points in grid if all(points[name].counts for name in names)]
     over = facts.over(data, counted, "cuda", names)
-    if not counted or {len(ratios) for ratios in over.values()} != {len(counted)}:
+    if not counted or [len(over[name].ratios) for name in over] != [len(counted)] * len(names):
         return {}
-    means = {name: statistics.geometric_mean(ratios) for name, ratios in over.items()}
-    return {name: mean / max(means.values()) for name, mean in means.items()}
+    most = max(shares.value for shares in over.values())
+    return {name: _share(shares, most) for name, shares in over.items()}
+
+
+def _share(shares: Shares, most: float) -> Ratio:
+    value = shares.value / most
+    return Ratio(value, value, value, 0, shares.linked)
 
 
 def _alike(grade: str) -> set[str]:
@@ -123,9 +159,9 @@ def state(said: Said) -> tuple[str, str]:
     return "hint" if said.grade == "automatic" else said.grade, STATES[said.grade]
 
 
-def stalls(rows: Rows, found: Answer) -> list[tuple[Bar, list[tuple[str, float]]]]:
-    """Of the bars of our kernels that multiply by wgmma: why their warps did not issue, by ncu, at the tile of the bar;
-    the most first."""
+def stalls(rows: Rows, found: Answer) -> list[tuple[Bar, str, list[tuple[str, float]]]]:
+    """Of the bars of our kernels that multiply by wgmma: on which GPU ncu counted, and why their warps did not issue,
+    at the tile of the bar; the most first."""
     made = []
     for bar in found.of("wgmma"):
         row = bar.point.row
@@ -133,5 +169,5 @@ def stalls(rows: Rows, found: Answer) -> list[tuple[Bar, list[tuple[str, float]]
             profiled = counters.profiled(rows.fresh_first, row.technique, row.backend)
             here = [one for one, _ in profiled if (one.problem, one.tile) == (row.problem, row.tile)]
             if here and (reasons := counters.stalls(here[0])):
-                made.append((bar, reasons))
+                made.append((bar, short_gpu(here[0].gpu), reasons))
     return made

@@ -11,7 +11,7 @@ from matplotlib.patches import Wedge
 from reports.data.loading import load, proofs, recorded_hashes
 from reports.draw import bars
 from reports.draw.style import BAD, COLORS, GRID, INK, MARKERS, MUTED, PAPER, TICK, canvas, to_svg, write
-from reports.facts.answer import Answer
+from reports.facts.answer import Answer, printed
 from reports.facts.expressibility import Said, said
 from reports.pages.attention import answer
 from reports.pages.attention.answer import Deciding
@@ -28,8 +28,9 @@ def picture(found: Answer, lines: Sequence[Deciding]) -> str:
     height = TOP + bars.height_of(found) + FOOT
     figure, axes = canvas(WIDTH, height, 0, 0, 0, 0)
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-    shares = [found.over_cuda(language) or 0 for language in ("gluon", "triton")]
-    sentence = "On NVIDIA’s {} Gluon reaches {:.2f} of hand-written CUDA, core Triton {:.2f}."
+    over = [found.over_cuda(language) for language in ("gluon", "triton")]
+    shares = [printed(share) if share else "an unmeasured share" for share in over]
+    sentence = "On NVIDIA’s {} Gluon reaches {} of hand-written CUDA, core Triton {}."
     write(axes, sentence.format(found.gpu, *shares), (MARGIN, 24), size=15, weight="bold")
     left, wide = MARGIN + bars.LEFT, bars.WIDE - bars.LEFT - bars.RIGHT
     box = (left / WIDTH, FOOT / height, wide / WIDTH, bars.height_of(found) / height)
@@ -76,7 +77,7 @@ def _line(axes: Axes, line: Deciding, y: float) -> None:
         _mark(axes, line.said[language], x, y)
     shown = line.cost.same or line.cost.best
     if shown:
-        text = f"{shown.value:.2f}" if line.cost.same else f"({shown.value:.2f})"
+        text = printed(shown) if line.cost.same else f"({printed(shown)})"
         write(axes, text, (WIDTH - MARGIN, y), ha="right", weight="bold")
     axes.plot([NAMES, WIDTH - MARGIN], [y + ROW / 2] * 2, color=GRID, lw=1, zorder=0)
 

@@ -46,6 +46,7 @@ class Backward(Comparison):
         }
         return variables | {
             "repeats": {name: point for name, point in points.items() if point.counts},
+            "programs": {name: program(point.row).name for name, point in points.items() if point.row},
             "deterministic": deterministic,
             "in_fixed_order": bool(best.point.row and program(best.point.row) == deterministic),
         }
@@ -62,5 +63,6 @@ ANSWER = Backward(
     ),
     between="who adds dQ while others multiply",
     template="attention_backward/index.html",
+    beside=FLEX,
 )
 pages, line, parts, references = ANSWER.pages, ANSWER.line, ANSWER.parts, ANSWER.references

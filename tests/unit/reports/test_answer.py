@@ -13,7 +13,7 @@ from harness.inspection import hardware_counters
 from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import cell, slug, tflops
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Ratio
 from reports.data.names import score_title
 from reports.draw import figures
 from reports.facts import answer as facts
@@ -143,6 +143,32 @@ def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
     assert not points["cuda"].counts
 
 
+def test_a_grid_has_the_fastest_tile_whichever_is_the_newest_or_final() -> None:
+    problem, about = synthetic.PROBLEMS[0], {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    rows = [synthetic.ENVIRONMENT]
+    for day, (width, speed) in enumerate(((64, 500.0), (128, 600.0), (256, 400.0)), 1):
+        row = synthetic.make("timing", "flagship", "gluon", problem, Tile(64, width, 1, 4), **about)
+        row |= {"time": f"2030-01-0{day}T00:00:00Z", **({"details": {"final": True}} if width == 256 else {})}
+        rows.append(timed_at(row, speed))
+    data = Dataset("NVIDIA H200", True, rows, {("flagship", "gluon"): synthetic.sha("flagship", "gluon")})
+    ((_, points),) = facts.over_problems(data, answer.GRID, answer.SHOWN)
+    assert points["gluon"].row
+    assert (points["gluon"].row.tile, points["gluon"].tflops) == ("64x128-s1-w4", pytest.approx(600))
+
+
+def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
+    def told(*processes: int) -> str:
+        ratios = [Ratio(0.9, 0.9, 0.9, count, linked=not count) for count in processes]
+        return facts.certainty({"cuda": facts.Shares(ratios)})
+
+    assert told(1, 1) == "one process each, no interval"
+    assert told(2, 1, 0) == "one or two processes each, no interval"
+    assert told(2, 3) == "some are of two processes each, no interval"
+    assert told(3, 4) == told(0) == ""
+    shares = facts.Shares([Ratio(0.8, 0.8, 0.8, 0, linked=True), Ratio(1.25, 1.25, 1.25, 1, linked=False)])
+    assert (facts.printed(shares), shares.ends) == ("~1.00", (0.8, 1.25))
+
+
 def test_a_call_stands_beside_the_fastest_library_with_its_time_on_the_host() -> None:
     problem = synthetic.PROBLEMS[0]
     assert calls.calls(dataset()) is None
@@ -212,24 +238,51 @@ def test_gains_that_two_gpus_disagree_about_are_listed(data: Dataset) -> None:
     assert overview.two_gpus(Rows(data, [data], {}, lambda *_: "")) is None
 
 
-def test_a_share_is_the_quotient_of_two_bars(found: answer.Answer) -> None:
-    """Who divides one printed speed by another gets the number of the headline, also with several processes."""
+def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.Answer) -> None:
+    """In the headline as in the notes, though another process, on a slower board, timed one of them alone."""
+    best = found.best("cuda").point
+    assert best.row
     again = []
-    for place, factor in enumerate((0.97, 1.05)):  # two boards more, on which Triton does worse and better
+    for place, factor in enumerate((0.97, 1.05, 2.0)):
         run = f"{place}" * 12
         again.append({**synthetic.ENVIRONMENT, "id": run})
         for row in synthetic.rows():
             if row.get("samples_ms") and row["problem"] == found.problem.to_dict():
-                slower = factor if row["backend"] == "triton_native" else 1
-                again.append({**row, "environment": run, "samples_ms": [ms * slower for ms in row["samples_ms"]]})
+                slower = factor if row["backend"] == "cuda" else 1
+                samples = {"samples_ms": [ms * slower for ms in row["samples_ms"]]}
+                if row["backend"] == "cuda" or factor < 2:
+                    again.append({**row, "environment": run, **samples})
     more = answer.answer(dataset([*synthetic.rows(), *again]))
     assert more
-    triton, cuda = more.best("triton"), more.best("cuda")
-    assert more.over_cuda("triton") == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1))
-    assert triton.tflops == pytest.approx((found.best("triton").tflops or 0) / (0.97 * 1.05) ** (1 / 3))
-    assert more.share(more.of("wgmma")[0]) == 1
+    triton, cuda = more.bar("mma_sync", "triton"), more.bar("mma_sync", "cuda")
+    share = more.over(triton, cuda)
+    before = found.over(found.bar("mma_sync", "triton"), found.bar("mma_sync", "cuda"))
+    assert share
+    assert before
+    assert (share.processes, share.linked) == (3, False)
+    assert share.value == pytest.approx(before.value * (0.97 * 1.05) ** (1 / 3))
+    assert share.value != pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=0.05)
+    assert more.share(more.of("wgmma")[0]).value == 1  # type: ignore[union-attr]
     ranked = [bar.tflops or 0 for bar in more.of("wgmma")]
     assert ranked == sorted(ranked, reverse=True)
+
+
+def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:
+    """Core Triton with wgmma and CUDA with mma.sync meet over the anchors of two runs."""
+    other = {**synthetic.ENVIRONMENT, "id": "c" * 12}
+    moved = {"environment": other["id"]}
+    rows = [row | moved if row.get("backend") == "triton_native" else row for row in synthetic.rows()]
+    anchors = [row | moved for row in rows if row.get("backend") == "sdpa_cudnn" and row["kind"] == "timing"]
+    data = dataset([other, *rows, *anchors])
+    found = answer.answer(data)
+    assert found
+    share = found.over_cuda("triton")
+    assert share
+    assert share.linked
+    assert facts.printed(share) == f"~{share.value:.2f}"
+    over_fastest = facts.choices(found)[0].share
+    assert over_fastest
+    assert f"<b>{facts.printed(over_fastest)}</b>" in page_of_first(data)
 
 
 def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: answer.Answer) -> None:
@@ -238,7 +291,8 @@ def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, fou
     def stalls(*rows: Row) -> list[tuple[str, str]]:
         of = dataset([*synthetic.rows(), *rows])
         told = index.stalls(Rows(of, [of], {}, lambda *_: ""), found)
-        return [(bar.backend, reason) for bar, reasons in told for reason, _ in reasons]
+        assert {gpu for _, gpu, _ in told} <= {"H200"}
+        return [(bar.backend, reason) for bar, _, reasons in told for reason, _ in reasons]
 
     assert stalls() == []
     stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"

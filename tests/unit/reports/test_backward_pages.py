@@ -86,7 +86,7 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
         "sdpa_flash": 290,
     }
     page = page_of(data)
-    assert "core Triton reaches 0.80 of the fastest library timed (cuDNN), Gluon 1.02, hand-written CUDA 1.04" in page
+    assert "core Triton reaches 0.80 of the fastest library timed (cuDNN) at head_dim 128, full, Gluon 1.02" in page
     assert "With wgmma CUDA is fastest; shares of its speed: Gluon 0.98, cuDNN 0.96, core Triton 0.77" in page
     assert page.count('class="sharebar') == 4
     assert re.findall("<code>(twinkernels bench .*?) --problem", page) == [
@@ -148,6 +148,31 @@ def test_every_problem_of_the_grid_has_a_line(data: Dataset) -> None:
     for line in lines:
         assert re.findall(r">(\d+)<", line) == ["570", "560", "440", "550"]
     assert 'id="problems"' not in page_of(dataset(*of("ladder", HEADLINE)))
+
+
+def test_core_triton_has_its_speed_of_another_experiment_over_anchors() -> None:
+    """The grid times no Triton kernel, over_flex does, beside cuDNN alone."""
+    peers = {"sdpa_cudnn": 500.0, "fa4": 600.0}
+    grid = [make("overlapped", "cuda", HEADLINE, 540, experiment="grid")]
+    grid += [make(None, peer, HEADLINE, speed, experiment="grid") for peer, speed in peers.items()]
+    flex = [make("bulk_reduce", "triton", HEADLINE, 400, experiment="over_flex")]
+    flex.append(make(None, "sdpa_cudnn", HEADLINE, 450, experiment="over_flex"))
+    apart = [row | {"group": "flex", "environment": "b" * 12} for row in flex]
+    other = {**synthetic.ENVIRONMENT, "id": "b" * 12}
+    data = dataset(*of("ladder", GROUPED), *grid, other, *apart)
+    ((problem, points),) = backward.ANSWER.every_problem(data)
+    assert problem == HEADLINE
+    assert {name: round(point.tflops or 0) for name, point in points.items()} == {
+        "cuda": 540,
+        "triton": 400,
+        "gluon": 0,
+        "library": 600,
+    }
+    shares = facts.over(data, [(problem, points)], "library", ("cuda", "triton", "gluon"))
+    assert set(shares) == {"cuda", "triton"}
+    assert (facts.printed(shares["cuda"]), facts.printed(shares["triton"])) == ("0.90", "~0.74")
+    assert facts.certainty(shares) == "one process each, no interval"
+    assert "core Triton ~0.74 (0.74)" in page_of(data)
 
 
 def test_the_first_page_has_its_line(data: Dataset) -> None:

@@ -59,8 +59,8 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     assert {bar.backend: bar.tflops for bar in found.of("mma_sync")} == pytest.approx({"cuda": 480, "triton": 400})
     page = answer_page(data)
     assert (
-        "core Triton reaches 0.92 of the fastest library timed (cuBLASLt, tuned), Gluon 0.93, hand-written CUDA 0.98"
-        in page
+        "core Triton reaches 0.92 of the fastest library timed (cuBLASLt, tuned) at 4096 cubed, Gluon 0.93, "
+        "hand-written CUDA 0.98" in page
     )
     title = "With wgmma cuBLASLt, tuned is fastest; shares of its speed: CUDA 0.98, Gluon 0.93, core Triton 0.92"
     assert title in page
@@ -71,6 +71,8 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     over = re.search(r"<th>1024 x 1024 x 32768 .*?</tr>", page, flags=re.DOTALL)
     assert over
     assert re.findall(r">(\d+)<", over[0]) == ["745", "710", "700", "760"]
+    assert "one process each, no interval" in page
+    assert "Steps by mma.sync take CUDA from" in page
 
 
 def test_without_rows_there_is_no_answer() -> None:
@@ -128,7 +130,7 @@ def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset
     line = re.search(r'<a href="answer/gemm.html">Matrix products</a>.*?</tr>', both, flags=re.DOTALL)
     assert line
     assert re.findall(r"<b>([\d.]+)</b>", line[0]) == ["0.92", "0.93", "0.98", "1.00"]
-    assert f">{gemm.ANSWER.between}<" in line[0]
+    assert f'title="{gemm.ANSWER.between}">4096 cubed<' in line[0]
     assert "a softmax between the products" in both
 
 
