@@ -27,6 +27,7 @@ FIRST = {
     "expect_tx": "learn.html#mbarrier",
     "__syncthreads": "learn.html#mbarrier",
     "arrive": "learn.html#mbarrier",
+    "barrier": "learn.html#mbarrier",
     "tensor cores": "learn.html#wgmma",
     "persistent CTA": "learn.html#persistent-blocks",
     "tail effect": "learn.html#persistent-blocks",
@@ -40,6 +41,7 @@ FIRST = {
     "FlashAttention-3": "index.html",
     "CUTLASS": "guide/reading.html",
     "roofline": "index.html",
+    "matmul": "answer/gemm.html",
     "no such thing": "",
     "wizzle": "",
 }
