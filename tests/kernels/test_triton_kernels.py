@@ -107,8 +107,9 @@ def code(name: str, problem: Problem = ON_HOPPER[0]) -> dict:
     """The `code` of a row at the reference tile; where there is none, what is compiled."""
     case = Case("inspect", name, "triton", problem, reference_tile(name, problem))
     if (found := proven.code((case, survey.MEASURED))) is None:
-        environment = build.environment_of(case)
-        found = children.call(survey.inspect_one, case, survey.MEASURED, "bundled", environment=environment)["code"]
+        asked, environment = (case, survey.MEASURED, "bundled"), build.environment_of(case)
+        inspected = jobs(survey.inspect_one, *asked) if environment else survey.inspect_one(*asked)
+        found = inspected["code"]
     return found | {"census": {opcode: number for opcode, number in found["census"].items() if number}}
 
 
