@@ -94,7 +94,9 @@ Problems = Annotated[
     typer.Option("--problem", help=f"A slug such as {EXAMPLE}; repeat for several."),
 ]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; default: all that the ladder names.")]
-OwnTile = Annotated[str | None, typer.Option("--tile", help="Tile of your own .cu file; default: 64x64-s1-w4.")]
+OwnTile = Annotated[
+    str | None, typer.Option("--tile", help="Tile of your own .cu file; default: of the first rung on tensor cores.")
+]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu if there is one.")]
 OfOperator = Annotated[
     str | None, typer.Option("--operator", help="Of a kernel of your own, where no --problem says it.")

@@ -95,6 +95,13 @@ def conclude(
         if one_off:
             console.print(f"{shown(one_off)} has the rows: `twinkernels compare` takes two such files", soft_wrap=True)
     if checked and all(row["status"] == "unsupported" for row in rows):
-        typer.echo(f"nothing was {done}: " + ("every cell was declined" if rows else "no cell was chosen"), err=True)
+        step = (
+            "; `--problem` names one that it takes; inputs have padded strides"
+            if any(row.get("kernel") for row in rows)
+            else ""
+        )
+        typer.echo(
+            f"nothing was {done}: " + (f"every cell was declined{step}" if rows else "no cell was chosen"), err=True
+        )
         raise typer.Exit(3)
     raise typer.Exit(tables.exit_code(rows, named=named))

@@ -106,7 +106,9 @@ def _rung(experiment: str, name: str, backend: str, problem: Problem, gpu: str |
 
 
 def _own(experiment: str, kernel: own.Kernel, problem: Problem, tile: Tile | None) -> Case:
-    """A .cu file is built for a tile: the first rung's where none is given."""
+    """A .cu file is built for a tile: where none is given, that of the first rung on tensor cores."""
     if kernel.function is None and tile is None:
-        tile = techniques.reference_tile(operators.of(problem).techniques[0], problem.tile_key)
+        rungs = operators.of(problem).techniques
+        first = next((rung for rung in rungs if rung.mma != "fma"), rungs[0])
+        tile = techniques.reference_tile(first, problem.tile_key)
     return Case(experiment, None, own.BACKEND, problem, None if kernel.function else tile, kernel)

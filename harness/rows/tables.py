@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from harness import operators
 from harness.catalog.entries import Tile
 from harness.rows import results
 from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug, status_word, tflops, tile_slug
@@ -235,11 +236,30 @@ def failures(rows: Rows) -> list[str]:
     for (head, said, _), same in alike.items():
         cells = list(dict.fromkeys(map(_whole_cell, same)))
         told = f"{head} {cells[0]}\n{said}" if len(cells) == 1 else f"{head.rstrip()}\n{said}\n  on {', '.join(cells)}"
-        found.append(told + (f"\n{HOW_TO_DECLINE}" if any(map(_may_be_unsupported, same)) else ""))
+        hint = f"\n{HOW_TO_DECLINE}" if any(map(_may_be_unsupported, same)) else _how_to_write(same[0])
+        found.append(told + hint)
     return found
 
 
 HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 (cudaErrorNotSupported)"
+
+
+def _how_to_write(row: Row) -> str:
+    """How a user's kernel is called, where Python could not call it; what to build a .cu file for, where it does not
+    build."""
+    if not row.get("kernel"):
+        return ""
+    its, others = operators.of(problem_of(row)), [*operators.names()]
+    others.remove(its.name)
+    if row["status"] == "launch_error" and _reason(row).startswith("TypeError"):
+        return f"\n  expected {its.calling}\n  `--operator` or `--problem` names another operator: {', '.join(others)}"
+    if row["status"] == "compile_error":
+        for name in others:
+            if f"{name.upper()}_" in row["reason"]:
+                return f"\n  it was built for {its.name}; `--operator {name}` builds it for that one"
+        if "static assert" in row["reason"]:
+            return f"\n  it was built for the tile {tile_slug(row)}; `--tile` names another"
+    return ""
 
 
 def _may_be_unsupported(row: Row) -> bool:

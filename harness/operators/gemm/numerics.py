@@ -62,6 +62,6 @@ def _too_far(error: Tensor, limit: Tensor, expected: Expected) -> tuple[str, str
     row, column = (int(i) for i in torch.unravel_index((error / limit).argmax(), error.shape))
     return "max_error", (
         f"{count} of {error.numel()} elements of C are further off than rounding and fp32 sums allow; the worst at row "
-        f"{row}, column {column}: {error[row, column]:.3g} from {expected.c[row, column]:.6g}, allowed "
-        f"{limit[row, column]:.3g}"
+        f"{row}, column {column}: off by {error[row, column]:.3g} where {expected.c[row, column]:.6g} is exact, "
+        f"allowed {limit[row, column]:.3g}"
     )

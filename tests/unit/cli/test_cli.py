@@ -791,6 +791,22 @@ def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None
     assert "801" not in tables.failures([{**ragged, "kernel": None, "technique": "scalar"}])[0]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "status", "reason", "said"),
+    [
+        ("x.py:f", "launch_error", "TypeError: f() takes 1 positional argument", "expected attend(q, k, v, *, causal"),
+        ("x.py:f", "launch_error", "TypeError: f() takes 1 positional argument", "`--problem` names another operator"),
+        ("x.cu", "compile_error", "x.cu:9: 'GEMM_OUT_FP32' was not declared", "`--operator gemm` builds it for that"),
+        ("x.cu", "compile_error", "x.cu:9: static assertion failed", "`--tile` names another"),
+    ],
+)
+def test_a_kernel_that_cannot_be_called_is_told_how_it_is(kernel: str, status: str, reason: str, said: str) -> None:
+    problem = Problem.parse("b1-h1-n64-d64-fp16-full").to_dict()
+    row = {"kind": "gate", "backend": "own", "problem": problem, "status": status, "reason": reason}
+    assert said in tables.failures([row | {"kernel": kernel}])[0]
+    assert said not in tables.failures([row | {"technique": "scalar", "backend": "cuda"}])[0]
+
+
 def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

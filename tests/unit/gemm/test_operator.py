@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import gelu, linear
 
 from harness import operators
 from harness.catalog import experiments, techniques
@@ -90,6 +92,38 @@ WRONG = {
     ),
 }
 PROBLEMS = [Problem(64, 64, 8192, dtype, "plain", out) for dtype in ("fp16", "bf16") for out in ("same", "fp32")]
+
+
+@pytest.mark.parametrize(
+    ("function", "declines"),
+    [
+        (lambda a, b: a @ b.T, {"bias", "gelu", "fp32"}),
+        (lambda a, b, bias=None: linear(a, b, bias), {"gelu", "fp32"}),
+        (lambda a, b, bias=None, *, out: out.copy_(linear(a, b, bias)), {"gelu"}),
+        (lambda a, b, *bias, dtype, epilogue: finished(linear(a, b, *bias), epilogue).to(dtype), set()),
+    ],
+)
+def test_a_users_function_declines_what_it_has_no_parameter_for(
+    function: Callable[..., Tensor], declines: set[str]
+) -> None:
+    call = GEMM.adapt(function, "my.py:multiply", takes_out="out" in inspect.signature(function).parameters)
+    for problem in (
+        Problem(64, 64, 64, "fp16", *rest) for rest in (("plain",), ("bias",), ("gelu",), ("plain", "fp32"))
+    ):
+        expected = expect(problem, "normal")
+        c = torch.empty(64, 64, dtype=torch.float32 if problem.out == "fp32" else torch.float16)
+        tensors = {**expected.sample.tensors, "c": c}
+        if {problem.epilogue, problem.out} & declines:
+            with pytest.raises(NotImplementedError, match="it has no parameter"):
+                call(tensors, GEMM.scalars(problem))
+        else:
+            answer = call(tensors, GEMM.scalars(problem))["c"]
+            assert answer.dtype == c.dtype
+            assert (answer.double() - expected.c).abs().max() < 0.1
+
+
+def finished(c: Tensor, epilogue: str) -> Tensor:
+    return gelu(c, approximate="tanh") if epilogue == "gelu" else c
 
 
 @cache
