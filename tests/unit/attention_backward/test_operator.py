@@ -92,7 +92,9 @@ def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "problem", [SQUARE, CAUSAL, GROUPED, RAGGED, UNSEEING, MANY_KEYS], ids=lambda problem: problem.slug
+    "problem",
+    [SQUARE, CAUSAL, GROUPED, RAGGED, UNSEEING, pytest.param(MANY_KEYS, marks=pytest.mark.slow)],
+    ids=lambda problem: problem.slug,
 )
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_a_right_kernel_passes(problem: Problem, dtype: str) -> None:

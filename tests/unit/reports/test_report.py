@@ -99,7 +99,7 @@ def test_a_link_to_a_site_elsewhere_stays_one(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere" / "old.html").exists()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data() -> Dataset:
     return dataset(synthetic.rows())
 
@@ -161,10 +161,15 @@ def test_the_scorecard_says_of_each_ratio_how_certain_it_is(pages: dict[str, str
     assert cell in text
 
 
-def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def parsed(pages: dict[str, str]) -> dict[str, Page]:
+    return {name: Page(text) for name, text in pages.items()}
+
+
+def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str], parsed: dict[str, Page]) -> None:
     anchors = {(site / name).resolve(): set(re.findall(r' id="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
-        page = Page(text)
+        page = parsed[name]
         assert not page.tags & {"link", "img", "iframe"}, name
         for link in page.links:
             if link.startswith("https://"):  # to read, never to load
@@ -183,10 +188,8 @@ def test_every_heading_of_a_section_links_to_itself(pages: dict[str, str]) -> No
         assert text.count("<h2") <= text.count('<a class="anchor"'), name
 
 
-def test_every_file_of_data_is_linked(site: Path, pages: dict[str, str]) -> None:
-    links = {
-        ((site / name).parent / link).resolve() for name, text in pages.items() for link in Page(text).links if link
-    }
+def test_every_file_of_data_is_linked(site: Path, parsed: dict[str, Page]) -> None:
+    links = {((site / name).parent / link).resolve() for name, page in parsed.items() for link in page.links if link}
     files = [path.resolve() for path in (site / "data").iterdir()]
     assert {path.suffix for path in files} == {".csv", ".jsonl"}
     assert [path.name for path in files if path not in links] == []
@@ -391,6 +394,7 @@ def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
     assert drawn[0] == drawn[1]
 
 
+@pytest.mark.xdist_group("recorded")
 def test_readme_figures_are_the_recorded_rows(tmp_path: Path) -> None:
     """What is committed comes out of the recorded rows, byte for byte."""
     written = build.readme_figures(tmp_path)
