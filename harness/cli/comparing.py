@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,13 +52,18 @@ def scorecard(as_json: AsJson = False) -> None:
         print(json.dumps(card, indent=1))
         return
     table = Table(*folding("ratio", "GPU", "value", "95% interval", "worst cell"), box=box.SIMPLE_HEAD)
+    reasons: dict[str, list[str]] = defaultdict(list)
     for entry in card["entries"]:
         is_gap = entry["name"].endswith(GAP_EXPLAINED)
-        value = f"{entry['value']:.3f}" if entry["value"] else f"incomplete: {entry['reason']}"
+        value = f"{entry['value']:.3f}" if entry["value"] else "incomplete"
         name = f"{entry['name']} (theirs quoted)" if entry["quoted"] else entry["name"]
         interval = stats.describe(entry["interval"], of_ratio=not is_gap)
+        if not entry["value"]:
+            reasons[entry["reason"]].append(f"{name} on {entry['gpu']}")
         table.add_row(name, entry["gpu"], value, interval, entry["worst_cell"] or "")
     console.print(table)
+    for reason, names in reasons.items():
+        console.print(f"incomplete: {reason}\n  {', '.join(names)}", soft_wrap=True, highlight=False, markup=False)
     for entry in card["entries"]:
         if entry["name"].endswith(GAP_EXPLAINED) and not entry["reason"]:
             console.print(f"{entry['name']} on {entry['gpu']}, problem by problem; the goal is {entry['goal']}:")

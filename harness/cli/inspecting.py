@@ -84,7 +84,7 @@ def list_techniques(as_json: AsJson = False) -> None:
     for ladder in (ladder for operator in operators.every() for ladder in operator.ladders):
         name = Column("technique", no_wrap=True)
         more = ("instructions", "CUDA", "Triton", "Gluon") if wide else ()
-        table = Table(name, "idea", *more, title=ladder.title, title_justify="left")
+        table = Table(name, "idea", *more, title=f"{ladder.operator}, {ladder.title}", title_justify="left")
         for row in rows:
             if (row["operator"], row["ladder"]) == (ladder.operator, ladder.name):
                 present = ["yes" if row[language] else Text("no", "red") for language in ("cuda", "triton")]
@@ -310,7 +310,7 @@ def counted_by_ncu(
     """Launches the twins under ncu, at `tile` or at each one's own, and exits."""
     from harness.inspection import hardware_counters
 
-    require_gpu()
+    require_gpu(operator_of(names, slugs).name)
     twins = chosen_backends(
         backends, techniques.SERIES, of=names, default=techniques.LANGUAGES, further=techniques.ON_REQUEST
     )

@@ -176,7 +176,7 @@ def sanitize(
     at = chosen_tile(tile)
     if planted:
         refuse("--planted", "a bug is planted at its kernel's reference tile", {"--tile": tile})
-    require_gpu()
+    require_gpu(operator_of(names).name)
     tools = tool or list(sanitizer.OPTIONS)
     if planted:
         experiment, checks = "sanitizer_planted", sanitizer.planted(tools)
@@ -233,7 +233,7 @@ def bench(
         peers=chosen_backends(peers, of.peers, "--peer") if peers else of.default_peers,
         modes=(mode,),
     )
-    require_gpu()
+    require_gpu(of.name)
     if files:
         named = experiment.peers if peers or names else ()
         cases = own.beside_the_best(experiment, replace(mine, rungs=rungs, backends=experiment.backends, peers=named))
@@ -296,7 +296,7 @@ def run(
     )
     refuse_to_spread(gpus, cluster, {"--on cpu": on is On.cpu, "--shard": shard})
     if on is None and cluster is None:
-        require_gpu()
+        require_gpu(wanted.problems[0].operator)
     place = "gpu" if cluster and on is None else where(on or On.gpu)
     if place == "cpu":
         timed = {"--replicates": replicates > 1, "--ptxas": ptxas is Ptxas.shared}
@@ -369,7 +369,7 @@ def tune(
     problems = part(chosen_problems(problem, load_experiment(of.experiment("ladder")).problems), shard, together)
     twins = chosen_backends(backends, techniques.SERIES, of=chosen(names, problem), further=techniques.ON_REQUEST)
     if cluster is None:
-        require_gpu()
+        require_gpu(of.name)
     path = rows_file or one_off_file(run_name("tune", shard))
     spreads = spreading.wanted(gpus, cluster)
     if spreads:

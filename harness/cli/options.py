@@ -168,6 +168,10 @@ def technique_called(name: str) -> Technique:
     """The technique or ablation of this name. Bad usage for one that is not known, or that several operators have."""
     with bad_usage():
         found = techniques.find(name)
+    if not found and name in operators.names():
+        raise typer.BadParameter(f"technique: got {name!r}, an operator; `twinkernels list` shows its techniques")
+    if not found and name in (*catalog.names(), *catalog.full_names()):
+        raise typer.BadParameter(f"technique: got {name!r}, an experiment; `twinkernels run {name}` runs it")
     require_known("technique", [] if found else [name], NAMES)
     return techniques.get(name)
 
@@ -219,6 +223,9 @@ def chosen_backends(
 ) -> tuple[str, ...]:
     """The backends asked for, of those known and the `further` ones; else the default or all that are known. Bad usage
     for one that was asked for and has no kernel of the techniques `of`."""
+    for backend in asked or ():
+        if backend in techniques.SERIES and backend not in known:
+            raise typer.BadParameter(f"{option}: got {backend!r}, which is not run here; expected {', '.join(known)}")
     require_known(option, asked or (), (*known, *further))
     for backend in asked or ():
         if of and not any(sources.has_series(backend, techniques.get(name).path) for name in of):
@@ -295,13 +302,13 @@ def where(on: On | None) -> str:
     return on.value
 
 
-def require_gpu() -> None:
-    """Ends a command that launches kernels on a GPU, where there is none."""
+def require_gpu(of: str = operators.FIRST) -> None:
+    """Ends a command that launches kernels of an operator on a GPU, where there is none."""
     if not gpu_is_here():
         missing(
             "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. Without one: "
-            f"`twinkernels check --on cpu`, `twinkernels run {operators.FIRST}/correctness --on cpu`, or "
-            f"`python experiments/{operators.FIRST}/ladder.py`, "
+            f"`twinkernels check --on cpu`, `twinkernels run {of}/correctness --on cpu`, or "
+            f"`python experiments/{of}/ladder.py`, "
             "which prints what is recorded"
         )
 

@@ -18,6 +18,7 @@ from harness.catalog.entries import Technique
 from harness.cli.options import NAMES, RUNGS, bad_usage, completing, require_known, technique_called
 from harness.cli.output import RECORDED, RUNS, console
 from harness.machine.progress import Progress
+from harness.rows.tables import NATIVE
 
 if TYPE_CHECKING:
     import pandas
@@ -152,6 +153,7 @@ def speeds(technique: Technique, timings: pandas.DataFrame) -> list[Table]:
         unit = here.unit.iloc[0]
         title = f"{gpu}: {unit} at the best tile; gain over the parent at the reference tile, ~ if not interleaved"
         table = Table("problem", *backends, box=box.SIMPLE_HEAD, title=title, title_justify="left")
+        table.caption = NATIVE if "triton_native" in backends else None
         cells: dict[str, dict[str, str]] = {}
         for backend in backends:
             mine = about(technique.name, backend, here)

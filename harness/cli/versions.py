@@ -97,6 +97,8 @@ def versions(
     for version in found:
         if not compiling.is_known(version):
             raise typer.BadParameter(f"--triton: got {version!r}, expected versions such as 3.6.0,3.9.0")
+    if len(found) < 2 and not newest:
+        raise typer.BadParameter(f"--triton: got {found[0]} alone, expected one to compare it with, as 3.6.0,3.9.0")
     if len(found) < 2:
         console.print(f"triton {found[0]} is the only one asked for: nothing to compare it with")
         raise typer.Exit
@@ -168,7 +170,11 @@ def own_file(name: str, arch: str, signature: str | None, num_warps: int | None,
 
     options = {"num_warps": num_warps, "num_stages": num_stages}
     with bad_usage("TECHNIQUE|FILE: "):
-        kernel = own.parse(name if name.endswith(".cu") or ".py:" in name else f"{name}:run")
+        try:
+            kernel = own.parse(name if name.endswith(".cu") or ".py:" in name else f"{name}:run")
+        except ValueError as error:
+            takes = "FILE.py with run(), which makes its arguments and launches, or FILE.py:KERNEL with --signature"
+            raise ValueError(f"{error}; `versions` takes {takes}") from None
     if kernel.path.suffix != ".py":
         raise typer.BadParameter(f"TECHNIQUE|FILE: got {name}, expected a .py file: Triton compiles no other")
     if signature is None:

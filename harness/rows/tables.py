@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness import operators
+from harness.catalog import techniques
 from harness.catalog.entries import Tile
 from harness.rows import results
 from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug, status_word, tflops, tile_slug
@@ -24,6 +25,7 @@ FINE = ("passed", "unsupported")
 """Statuses that are no failure: a kernel may decline a cell."""
 UNDECIDED = ("not_converged", "interrupted")
 """Statuses that are neither success nor failure."""
+NATIVE = "triton native: the Triton source compiled without DISABLE_MMA_V3, so that it may use wgmma"
 Rows = Iterable[Row]
 
 
@@ -54,21 +56,29 @@ def code(rows: Rows) -> list[Table]:
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["status"] == "passed":
-            groups[row["technique"], _cell(row)].append(row)
+            groups[_shown(row), _cell(row)].append(row)
     tables = []
     for (technique, cell), group in groups.items():
         table = Table(title=f"{technique}  {cell}", title_justify="left", box=box.SIMPLE_HEAD)
         table.add_column("", overflow="fold")
         for row in group:
             table.add_column(f"{row['backend'].replace('_', ' ')}\n{row['arch']}", justify="right", overflow="fold")
+        if any(row["backend"] == "triton_native" for row in group):
+            table.caption = NATIVE
         for name in ("registers", "spill_bytes", "smem_bytes"):
             table.add_row(name.replace("_", " "), *(str(row["code"][name]) for row in group), style="bold")
-        for name in dict.fromkeys(name for row in group for name in row["code"]["census"]):
+        names = dict.fromkeys(name for row in group for name in row["code"]["census"])
+        for name in sorted(names, key="instructions".__eq__):  # last
             counts = [row["code"]["census"].get(name, 0) for row in group]
             if any(counts):
                 table.add_row(name, *(str(count or "") for count in counts))
         tables.append(table)
     return tables
+
+
+def _shown(row: Row) -> str:
+    """Its technique as `list` shows it."""
+    return techniques.shown(techniques.at(row["technique"], problem_of(row)))
 
 
 def memory(rows: Rows) -> list[Table]:
@@ -77,7 +87,7 @@ def memory(rows: Rows) -> list[Table]:
     for row in rows:
         if row["status"] != "passed":
             continue
-        title = f"{row['technique']}  {slug(row)}  {tile_slug(row)}"
+        title = f"{_shown(row)}  {slug(row)}  {tile_slug(row)}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_footer=True)
         totals = row["details"]["totals"]
         columns = {
@@ -146,8 +156,11 @@ def declined(rows: Rows) -> list[Text]:
 
 def _labelled(rows: Rows) -> list[Text]:
     """Each label, such as "no LSE", with the kernels that have it."""
-    labels = _of_kernels((row, label) for row in rows if (label := (row.get("details") or {}).get("label")))
-    return [Text(f"{label}: {kernels}") for label, kernels in labels.items()]
+    labelled = ((row, label) for row in rows if (label := (row.get("details") or {}).get("label")))
+    found = _of_kernels(
+        (row, f"{label}{' (not returned, so not checked)' * bool(row.get('kernel'))}") for row, label in labelled
+    )
+    return [Text(f"{label}: {kernels}") for label, kernels in found.items()]
 
 
 def _tried(rows: Rows) -> list[Text]:

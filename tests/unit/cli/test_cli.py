@@ -791,6 +791,18 @@ def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None
     assert "801" not in tables.failures([{**ragged, "kernel": None, "technique": "scalar"}])[0]
 
 
+def test_machine_code_is_headed_by_names_of_list_and_ends_in_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    code = {"registers": 40, "spill_bytes": 0, "smem_bytes": 0, "census": {"FFMA": 3, "instructions": 9, "LDS.8": 2}}
+    row = {"technique": "scalar", "status": "passed", "arch": "sm_90a", "code": code}
+    row["problem"] = Problem.parse("b1-h1-n64-d64-fp16-full").to_dict()
+    for backend, said in (("triton_native", tables.NATIVE), ("cuda", "instructions 9")):
+        (table,) = tables.code([row | {"backend": backend}])
+        output.console.print(table)
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+        assert lines[0].startswith("attention/scalar ")
+        assert " ".join(lines).endswith(said)
+
+
 @pytest.mark.parametrize(
     ("kernel", "status", "reason", "said"),
     [
@@ -820,6 +832,7 @@ def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     )
     monkeypatch.setattr(output.console, "width", 160)  # else it is of whatever imported the command line first
     _, said = invoke("scorecard")
+    assert re.search(r"^incomplete: .+\n  (.*, )?flagship_over_fastest\w* on ", said, re.MULTILINE), "below the table"
     shares = said.partition("problem by problem; the goal is 0.9:")[2]
     assert ledger_rows.CAUSAL.slug in shares, said
     full, causal = shares.split(ledger_rows.CAUSAL.slug)
@@ -902,7 +915,7 @@ def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.Monke
     )
     code, said = invoke(*asked)
     assert code == 0
-    assert "no LSE: own_kernels.py:output_alone own" in said
+    assert "no LSE (not returned, so not checked): own_kernels.py:output_alone own" in said
     page = tmp_path / "held.html"
     assert "own_kernels.py:output_alone beside the ladder" in page.read_text()
     page.unlink()

@@ -116,6 +116,11 @@ def test_a_refusal_takes_half_a_second() -> None:
             "`twinkernels check attention/xor_swizzle`",
         ),
         (("check", "xor_swizle"), "technique: got 'xor_swizle'", "attention/xor_swizzle"),
+        (("show", "gemm"), "got 'gemm', an operator", "`twinkernels list`"),
+        (("show", "attention/ladder"), "got 'attention/ladder', an experiment", "`twinkernels run attention/ladder`"),
+        (("run", "gemm/correctness", "--on", "cpu", "--backend", "gluon"), "got 'gluon', which is", "cuda, triton"),
+        (("versions", "gemm/scalar", "--triton", "3.6.0"), "--triton: got 3.6.0 alone", "as 3.6.0,3.9.0"),
+        (("versions", "harness/version.py"), "but there is no file harness/version.py", "FILE.py with run()"),
         (("show", "xor_swizzle"), "got 'xor_swizzle', expected", "attention/xor_swizzle or gemm/xor_swizzle"),
         (("bench", "xor_swizzle", "large_tile"), "expected", "attention/xor_swizzle or gemm/xor_swizzle"),
         (("expressibility", "xor_swizzle"), "expected", "attention/xor_swizzle or gemm/xor_swizzle"),
@@ -192,7 +197,7 @@ def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str
         (("run", "attention/correctness", "--on", "cpu", "--ptxas", "shared"), "--ptxas: got it with --on cpu"),
         (
             ("check", "attention/scalar", "--on", "cpu", "--backend", "triton_native"),
-            "got 'triton_native', did you mean triton?",
+            "got 'triton_native', which is not run here; expected cuda, triton",
         ),
         (
             ("inspect", "attention/scalar", "wmma", "--backend", "gluon"),
@@ -232,21 +237,24 @@ def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("operator", "arguments"),
     [
-        ("bench", "attention/scalar"),
-        ("tune",),
-        ("sanitize",),
-        ("run", "attention/ladder"),
-        ("inspect", "attention/scalar", "--ncu"),
+        ("attention", ("bench", "attention/scalar")),
+        ("attention", ("tune",)),
+        ("gemm", ("sanitize", "gemm/scalar")),
+        ("gemm", ("run", "gemm/ladder")),
+        ("gemm", ("bench", "--operator", "gemm")),
+        ("attention_backward", ("inspect", "bulk_reduce", "--ncu")),
     ],
 )
-def test_a_command_that_needs_a_gpu_blames_no_option(monkeypatch: pytest.MonkeyPatch, arguments: tuple) -> None:
+def test_a_command_that_needs_a_gpu_blames_no_option(
+    monkeypatch: pytest.MonkeyPatch, operator: str, arguments: tuple[str, ...]
+) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     missing = "this command needs a GPU, but torch sees none; `twinkernels doctor` says what is missing. "
     without = (
-        "Without one: `twinkernels check --on cpu`, `twinkernels run attention/correctness --on cpu`, or "
-        "`python experiments/attention/ladder.py`, which prints what is recorded\n"
+        f"Without one: `twinkernels check --on cpu`, `twinkernels run {operator}/correctness --on cpu`, or "
+        f"`python experiments/{operator}/ladder.py`, which prints what is recorded\n"
     )
     assert invoke(*arguments) == (2, missing + without)
 
