@@ -43,7 +43,7 @@ THEMES = {
 
 LABELS = {
     "cublas": "cuBLAS",
-    "cublaslt": "cuBLASLt, best heuristic",
+    "cublaslt": "cuBLASLt, tuned",
     "inductor": "Inductor’s Triton templates",
     "deep_gemm": "DeepGEMM",
     "quack": "quack",

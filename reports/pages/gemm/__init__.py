@@ -21,7 +21,7 @@ ANSWER = Comparison(
         experiments=_experiments,
         headline=LADDER,
         peak=peak,
-        labels={"cublaslt": "cuBLASLt, tuned", "inductor": "Inductor"},
+        labels={"inductor": "Inductor"},
     ),
     between="nothing between the products",
     template="gemm/index.html",

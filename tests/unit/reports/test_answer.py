@@ -14,7 +14,7 @@ from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import cell, slug, tflops
 from reports.data.dataset import Dataset, Ratio
-from reports.data.names import score_title
+from reports.data.names import cell_title, score_title
 from reports.draw import figures
 from reports.facts import answer as facts
 from reports.facts import history, matrix, steps
@@ -154,6 +154,24 @@ def test_a_grid_has_the_fastest_tile_whichever_is_the_newest_or_final() -> None:
     ((_, points),) = facts.over_problems(data, answer.GRID, answer.SHOWN)
     assert points["gluon"].row
     assert (points["gluon"].row.tile, points["gluon"].tflops) == ("64x128-s1-w4", pytest.approx(600))
+
+
+def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_grid() -> None:
+    about = {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    rows, hashes = [synthetic.ENVIRONMENT], {}
+    for problem, ahead in zip(synthetic.PROBLEMS[:2], (0.9, 1.1), strict=True):
+        for backend, speed in (("cuda", 400.0), ("gluon", 500.0), ("triton", 500 * ahead), ("sdpa_cudnn", 450.0)):
+            is_peer = backend == "sdpa_cudnn"
+            name, tile = (None, None) if is_peer else ("flagship", Tile(64, 128, 1, 4))
+            row = synthetic.make("timing", name, backend, problem, tile, **about)
+            rows.append(row | {"group": problem.slug, "samples_ms": [problem.flops / speed / 1e9] * 20})
+            hashes |= {} if is_peer else {("flagship", backend): synthetic.sha("flagship", backend)}
+    data = Dataset("NVIDIA H200", True, rows, hashes)
+    grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
+    assert index.triton_ahead(data, grid) == [cell_title(synthetic.PROBLEMS[1])]
+    shares = {name: share.value for name, share in index.decode_shares(data, grid).items()}
+    of_triton = (0.9 * 1.1) ** 0.5
+    assert shares == pytest.approx({"triton": of_triton, "gluon": 1, "cuda": 0.8, "library": 0.9})
 
 
 def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
