@@ -50,12 +50,18 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
     for name, idea in proofs.techniques_of_matrix().items():
         if name not in on_ladders and any((name, language) in known for language in LANGUAGES):
             lines.setdefault(where.get(name, OTHERS), []).append(_line(known, name, idea))
+    graded = {technique for technique, language in known if language in LANGUAGES}
     return {
         "themes": {name: _together(some) for name, some in lines.items() if some},
         "several": len(operators.every()) > 1,
         "languages": LANGUAGES,
         "long": LONG,
         "proven": proofs.proven(proofs.cells(compiled)),
+        "written": {
+            head: sum((name, language) in known and known[name, language].counts == "direct" for name in graded)
+            for language, head in LANGUAGES.items()
+        },
+        "graded": len(graded),
         "versions": VERSIONS,
         "rivals": RIVALS,
         "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in proofs.ASKED.items()],

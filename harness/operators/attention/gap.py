@@ -177,7 +177,7 @@ TERMS = (
     ),
     Term(
         "overlap",
-        "Two products queued, the softmax behind the first",
+        "Two products queued",
         "compiler",
         leave_out="without_overlap",
         step=("overlapped_softmax", "producer_consumer"),
@@ -296,7 +296,7 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One large block per SM, not several small ones",
+        "One large block per SM",
         "unexplained",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),

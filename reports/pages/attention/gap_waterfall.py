@@ -25,7 +25,7 @@ CAUSE_COLORS = {
 }
 """The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
 which means impossible."""
-IN_SHORT = {"language": "hatch", "slower": "written, slower", "assembler": "ptxas", "effort": "today"}
+IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEP, SHORT = 10, 0.15
 """Percent between the lines of the axis; a fifth of it on a way that is shorter than this."""
@@ -67,7 +67,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], size)
         cause, short = CAUSES[line.cause], IN_SHORT.get(line.cause, line.cause)
         if is_small(line):
-            cause = short = "no more than chance"
+            cause, short = "no more than chance", "chance"
         told = f"{percent(end - begin):+.1f}%"
         told = f"{short} {told}" if narrow else f"{told}  {cause}"
         _told(axes, told, reached, middle(y), narrow)
