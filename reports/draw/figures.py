@@ -50,6 +50,11 @@ class StepLine:
     step: Step
     best: Point | None
 
+    @property
+    def value(self) -> float | None:
+        """The technique's speed; None where it is an earlier version's and the best tile has one of this version."""
+        return None if self.best and self.step.point.kind == "earlier" else self.step.point.tflops
+
 
 def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> str | None:
     """From the parent's TFLOPS (a tick) to the technique's (a mark) at their reference tiles, what the tile did by
@@ -106,13 +111,13 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
 
 def _ends(line: StepLine) -> tuple[float | None, ...]:
     """Every value of a line."""
-    return line.step.before, line.step.between, line.step.point.tflops, line.best.tflops if line.best else None
+    return line.step.before, line.step.between, line.value, line.best.tflops if line.best else None
 
 
 def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
     """The tick, what leads from it to the mark, the mark, and the ring."""
     step, color = line.step, COLORS[line.series]
-    before, value = step.before, step.point.tflops
+    before, value = step.before, line.value
     if before and value:
         axes.plot([before], [row], marker="|", ms=10, mew=2, color=color)
         tile_ends = step.between or (value if step.kind in ("tile", "dropped", "both") else before)
@@ -126,19 +131,19 @@ def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
     if line.best and line.best.tflops:
         if value:
             axes.plot([value, line.best.tflops], [row, row], color=color, lw=1, alpha=0.6, zorder=1)
-        axes.plot([line.best.tflops], [row], "o", ms=8, color=color, mfc="none", mew=1.5)
+        axes.plot([line.best.tflops], [row], "o", ms=8, color=color, mfc="none", mew=1.5, clip_on=False)
     if value:
         face = PAPER if line.series == "triton" else color
-        axes.plot([value], [row], MARKERS[line.series], ms=6, color=color, mfc=face, mew=1.5)
+        axes.plot([value], [row], MARKERS[line.series], ms=6, color=color, mfc=face, mew=1.5, clip_on=False)
 
 
 def _step_text(line: StepLine) -> str:
     """420 (tile 1.25×, technique 0.96×), best tile 441."""
     step = line.step
     best = f"best tile {_speed(line.best.tflops)}" if line.best else ""
-    if not step.point.tflops:
+    if not line.value:
         return best
-    return ", ".join(filter(None, (f"{_speed(step.point.tflops)}{_gain_text(step)}", best)))
+    return ", ".join(filter(None, (f"{_speed(line.value)}{_gain_text(step)}", best)))
 
 
 def _speed(tflops: float | None) -> str:
