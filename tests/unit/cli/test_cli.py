@@ -148,7 +148,7 @@ def test_a_cluster_is_asked_for_gpus_that_are_not_here(monkeypatch: pytest.Monke
 
 def test_ncu_counts_at_the_tile_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Case] = []
-    monkeypatch.setattr("harness.cli.inspecting.require_gpu", lambda: None)
+    monkeypatch.setattr("harness.cli.inspecting.require_gpu", lambda _: None)
     monkeypatch.setattr("harness.inspection.hardware_counters.run", lambda cases, path: asked.extend(cases) or [{}])
     names = ("attention/flagship", "without_turns")
     slug = "b4-h16-n4096-d128-bf16-full"
@@ -764,7 +764,7 @@ def test_record_is_named_where_it_takes_the_rows(
 def test_bench_names_the_file_of_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two of them are what `compare` takes."""
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [timed("passed")[1]])
-    monkeypatch.setattr("harness.cli.measuring.require_gpu", lambda: None)
+    monkeypatch.setattr("harness.cli.measuring.require_gpu", lambda _: None)
     monkeypatch.setattr(output, "RUNS", tmp_path / "runs")
     code, said = invoke("bench", "attention/scalar")
     assert code == 0, said
