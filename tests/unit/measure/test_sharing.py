@@ -13,8 +13,11 @@ import pytest
 from harness.measure import sharing
 from tests.unit.measure import test_runner as runs
 
+fakes = runs.fakes
+
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fakes")
 def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is right alone may be wrong on a shared GPU; a gate made alone says nothing about that."""
     asked: list[int] = []
@@ -29,11 +32,10 @@ def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monke
     def passed(found: list[dict]) -> list[dict]:
         return [row for row in found if row.get("status", "passed") == "passed"]
 
-    with runs.registered():
-        alone = runs.run(tmp_path / "alone.jsonl", runs.experiment("right", "zeros"), modes=())
-        what = runs.experiment("right", "zeros", sharing=2)
-        beside = runs.run(tmp_path / "beside.jsonl", what, modes=(), reusable=passed(alone))
-        again = runs.run(tmp_path / "again.jsonl", what, modes=(), reusable=passed([*alone, *beside]))
+    alone = runs.run(tmp_path / "alone.jsonl", runs.experiment("right", "zeros"), modes=())
+    what = runs.experiment("right", "zeros", sharing=2)
+    beside = runs.run(tmp_path / "beside.jsonl", what, modes=(), reusable=passed(alone))
+    again = runs.run(tmp_path / "again.jsonl", what, modes=(), reusable=passed([*alone, *beside]))
     assert asked == [2, 2]
     for found, count in ((alone, None), (beside, 2)):
         right, wrong = (row for row in found if row["kind"] == "gate")
