@@ -95,7 +95,8 @@ Problems = Annotated[
 ]
 Arch = Annotated[str | None, typer.Option(help="sm_80, sm_90a or sm_120a; default: all that the ladder names.")]
 OwnTile = Annotated[
-    str | None, typer.Option("--tile", help="Tile of your own .cu file; default: of the first rung on tensor cores.")
+    str | None,
+    typer.Option("--tile", help="Tile of your own .cu file; default: the first one on tensor cores."),
 ]
 Where = Annotated[On | None, typer.Option("--on", help="Default: gpu if there is one.")]
 OfOperator = Annotated[

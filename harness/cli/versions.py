@@ -98,7 +98,7 @@ def versions(
         if not compiling.is_known(version):
             raise typer.BadParameter(f"--triton: got {version!r}, expected versions such as 3.6.0,3.9.0")
     if len(found) < 2 and not newest:
-        raise typer.BadParameter(f"--triton: got {found[0]} alone, expected one to compare it with, as 3.6.0,3.9.0")
+        raise typer.BadParameter(f"--triton: got {found[0]} alone, expected at least two, such as 3.6.0,3.9.0")
     if len(found) < 2:
         console.print(f"triton {found[0]} is the only one asked for: nothing to compare it with")
         raise typer.Exit

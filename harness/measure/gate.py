@@ -149,7 +149,7 @@ def _check_written(outputs: Outputs, names: Mapping[str, torch.Tensor]) -> Failu
     for name in names:
         arena = outputs.arenas[name]
         if count := int(arena.unwritten().sum()):
-            said = f"{count} of {arena.tensor.numel()} elements of {name} were not written, or were read from padding"
+            said = f"{count} of {arena.tensor.numel()} elements of {name} were not written, or come from the padding"
             return "unwritten", f"{said} between rows of an input, which is not contiguous: both hold poison"
     return None
 
