@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import statistics
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
 from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, score_title, title
+from reports.facts.answer import printed
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -132,7 +132,7 @@ class Site:
         self.main = self.rows[operators.FIRST].main
         self._first = self.rows[operators.FIRST].datasets or [self.main]
         self.pages = list(self._all_pages())
-        self._environment = environment(_provenance(self._first), self.claims)
+        self._environment = environment("; ".join(data.provenance() for data in self._first), self.claims)
         self.pages = [page for page in self.pages if not only or page.path in only]
 
     def _rows(self, operator: str, datasets: Sequence[Dataset]) -> Rows:
@@ -212,10 +212,6 @@ def _written(number: int) -> tuple[str, list[str], list[str]]:
     return _write(number)
 
 
-def _provenance(datasets: Iterable[Dataset]) -> str:
-    return "; ".join(data.provenance() for data in datasets)
-
-
 def ladder(rows: Iterable[Mapping[str, Any]], recorded: Path = ROOT / "recorded") -> list[Mapping[str, Any]]:
     """What is recorded of the GPU of these rows, or of another: the page about the user's kernels compares with it."""
     names = [reading.gpu_name(row) for row in rows if row["kind"] == "environment"]
@@ -279,7 +275,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "language_of": LANGUAGES.__getitem__,
         "cell_title": cell_title,
         "between": common.between,
-        "mean": statistics.geometric_mean,
+        "share": printed,
         "recorded_on": recorded_on,
         "claim": claims or prose.Claims(),
     }
@@ -287,7 +283,6 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "spread": common.spread,
         "tile": tile_slug,
         "slug": reading.slug,
-        "problem": reading.problem_of,
         "plain": plain,
         "anchor": anchor,
     }

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
@@ -164,25 +163,13 @@ class Point:
 @dataclass(frozen=True)
 class Ratio:
     """Speed over speed, the mean over the processes that timed both in one group. `low` and `high` bound it where these
-    are enough, else they are the value. `linked`: over the anchors of two groups, because no group has both.
-    `estimate`: its logarithm, where it is not linked."""
+    are enough, else they are the value. `linked`: over the anchors of two groups, because no group has both."""
 
     value: float
     low: float
     high: float
     processes: int
     linked: bool
-    estimate: stats.Estimate | None = field(default=None, compare=False)
-
-
-def quartiles(row: Row) -> tuple[float, float, float]:
-    """First quartile, median and third quartile of the speed."""
-    problem = reading.problem_of(row)
-    values = [problem.tflops(ms) for ms in row.samples_ms]
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, middle, high
 
 
 def why(row: Row) -> str:
@@ -296,7 +283,6 @@ class Dataset:
 
     @cached_property
     def scores(self) -> list[dict[str, Any]]:
-        """The scorecard's entries."""
         tables = map(self.table, ("timing", "gate"))
         entries: list[dict[str, Any]] = scorecard.scorecard(*tables)["entries"] if self._tables else []
         return entries
@@ -328,16 +314,13 @@ class Dataset:
         return self._problems.get(experiment, [])
 
     def peers(self, experiment: str) -> list[str]:
-        """The libraries that an experiment timed."""
         return sorted({row.backend for row in self.timings(experiment) if not row.technique})
 
     def modes(self, experiment: str) -> list[str]:
-        """Those of timing that an experiment has rows of."""
         found = {row.mode for row in self.timings(experiment)}
         return [mode for mode in MODES if mode in found]
 
     def counting(self, experiment: str, rungs: Iterable[Technique] = techniques.TECHNIQUES) -> list[Row]:
-        """The timings of these rungs that count."""
         names = {rung.name for rung in rungs}
         return [row for row in self.timings(experiment) if row.technique in names and row.usable]
 
@@ -418,14 +401,6 @@ class Dataset:
     def holes(self, experiment: str | None = None) -> list[Row]:
         """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
         return [row for row in self._holes if experiment in (None, row.experiment)]
-
-    def pairs(self, experiment: str | None = None) -> list[tuple[Row, float]]:
-        """The A/A pair of every group: one of its rows, and by how much two timings of one kernel differed."""
-        found: dict[Any, tuple[Row, float]] = {}
-        for row in self.rows:
-            if row.kind == "timing" and experiment in (None, row.experiment) and row.again:
-                found.setdefault((row.environment, row.group), (row, row.again["difference"]))
-        return list(found.values())
 
     # The number of a cell
 
@@ -510,7 +485,6 @@ class Dataset:
 
     @cached_property
     def _anchors(self) -> dict[tuple[Any, Any], Row]:
-        """The anchor of each interleaved group."""
         return {
             (row.environment, row.group): row
             for row in self.rows
@@ -535,19 +509,13 @@ class Dataset:
         if found := self.programs.ratio(ours.row.program, theirs.row.program):
             mean, between = math.exp(found.value), found.interval
             low, high = (mean if bound is None else bound for bound in (between.low, between.high))
-            return Ratio(mean, low, high, found.processes, linked=False, estimate=found)
+            return Ratio(mean, low, high, found.processes, linked=False)
         pairs = [(ours.row, theirs.row)]
         usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
         ours_too, theirs_too = (sorted(rows, key=lambda row: row.time, reverse=True) for rows in usable)
         pairs += product(ours_too, theirs_too)
         over = next((value for value in (self.linked(*pair) for pair in pairs) if value is not None), None)
         return None if over is None else Ratio(over, over, over, 0, linked=True)
-
-    def mean_interval(self, ratios: Iterable[Ratio]) -> stats.Interval | None:
-        """The interval of the geometric mean of ratios; None where one of them went over anchors."""
-        estimates = [ratio.estimate for ratio in ratios]
-        known = [estimate for estimate in estimates if estimate]
-        return stats.mean(known).interval if known and len(known) == len(estimates) else None
 
     def gain(
         self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False
@@ -569,10 +537,6 @@ class Dataset:
         return self.ratio(points[0], points[1])
 
     # Machines
-
-    def multiprocessors(self, row: Row) -> int:
-        """Of the GPU that timed the row."""
-        return int(row.sm_count)
 
     def provenance(self, rows: Iterable[Mapping[str, Any]] = ()) -> str:
         """recorded on NVIDIA H200, 2030-01-02, commit 0123456: of the runs of `rows`, or of the newest run."""

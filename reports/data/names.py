@@ -40,7 +40,6 @@ def score_title(name: str) -> str:
 
 
 def cell_title(problem: Any) -> str:
-    """What a problem is called."""
     return operators.of(problem).problem_title(problem)
 
 
@@ -77,5 +76,4 @@ def anchor(heading: str) -> str:
 
 
 def page_of(technique: Technique) -> str:
-    """The path of a technique's page in the site."""
     return f"technique/{techniques.key(technique).replace('/', '-')}.html"

@@ -55,14 +55,10 @@ def phases(addresses: Sequence[int | None], width: int) -> list[Phase]:
     return found
 
 
-def picture(site: Mapping[str, Any], limit: int | None = None) -> Markup:
-    """SVG of a site's example: banks to the right, lanes downwards, a phase a block, colour for the degree.
-
-    `limit`: draw this many phases at most.
-    """
-    found = phases(site["example_addresses"], site["width"])
+def picture(site: Mapping[str, Any]) -> Markup:
+    """SVG of a site's example: banks to the right, lanes downwards, a phase a block, colour for the degree."""
     parts, top = [], TOP
-    for phase in found[:limit]:
+    for phase in phases(site["example_addresses"], site["width"]):
         height = ROW * len(phase.lanes)
         parts.append(
             f'<rect class="bed" x="{LEFT}" y="{top}" width="{BANKS * CELL}" height="{height}"/>'

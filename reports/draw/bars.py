@@ -29,13 +29,8 @@ def bars(found: Answer, width: int = WIDE) -> str:
 
 def height_of(found: Answer, *, narrow: bool = False) -> int:
     """Pixels of both panels."""
-    return (
-        sum(
-            _heading(found, panel, narrow=narrow) + ROWS[panel][0] * len(found.of(panel)) + GAP
-            for panel in found.limits
-        )
-        + FOOT
-    )
+    rows = {panel: ROWS[panel][0] * len(found.of(panel)) for panel in found.limits}
+    return FOOT + sum(_heading(found, panel, narrow=narrow) + high + GAP for panel, high in rows.items())
 
 
 def _heading(found: Answer, panel: str, *, narrow: bool) -> int:
@@ -85,7 +80,6 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
 
 
 def in_words(found: Answer) -> str:
-    """The bars in words."""
     parts = []
     for panel in found.limits:
         told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in found.of(panel) if bar.tflops)

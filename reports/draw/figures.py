@@ -58,8 +58,8 @@ class StepLine:
 
 def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> str | None:
     """From the parent's TFLOPS (a tick) to the technique's (a mark) at their reference tiles, what the tile did by
-    itself in grey, and the technique at its best tile (a ring), by problem and language; None when nothing was
-    measured."""
+    itself in grey, and the technique at its best tile (a ring); None when nothing was measured. A heading for each
+    problem, below it a row for each language, with what is said of it in a column."""
     lines = []
     for problem in problems:
         for backend in SERIES:
@@ -68,11 +68,8 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
             best = tuned if tuned.counts and tuned.row and not tuned.row.reference_tile else None
             if row := found.point.row or (best and best.row):
                 lines.append(StepLine(short_title(problem), drawn_as(row), found, best))
-    return _step(f"step {technique.name}", lines) if lines else None
-
-
-def _step(name: str, lines: Sequence[StepLine]) -> str:
-    """A heading for each problem, below it a row for each of its lines, with what is said of it in a column."""
+    if not lines:
+        return None
     labels: list[tuple[float, str, str]] = []
     figure_rows = 0
     texts = [fill(_step_text(line), TEXT) for line in lines]
@@ -84,12 +81,12 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
         labels.append((figure_rows + (high - 1) / 2, NAMES.get(line.series) or label(line.series), line.series))
         figure_rows += high
     figure, axes = new_axes(WIDTH, 0.6 + 0.21 * figure_rows)
-    rows = (row for row, _, series in labels if series)
-    for row, line, text in zip(rows, lines, texts, strict=True):
-        _draw_step(axes, line, row)
+    heights = (height for height, _, series in labels if series)
+    for height, line, text in zip(heights, lines, texts, strict=True):
+        _draw_step(axes, line, height)
         at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(text, (1, row), xytext=(6, -0.5), va="center", size=9, **at)
-    axes.set_yticks([row for row, *_ in labels], [text for _, text, _ in labels], size=9)
+        axes.annotate(text, (1, height), xytext=(6, -0.5), va="center", size=9, **at)
+    axes.set_yticks([height for height, *_ in labels], [text for _, text, _ in labels], size=9)
     for tick, (*_, series) in zip(axes.get_yticklabels(), labels, strict=True):
         tick.set(color=COLORS.get(series, INK), weight="normal" if series else "bold")
     legend = [
@@ -106,16 +103,14 @@ def _step(name: str, lines: Sequence[StepLine]) -> str:
         ylabel="",
     )
     axes.grid(visible=False, axis="y")
-    return to_svg(figure, name)
+    return to_svg(figure, f"step {technique.name}")
 
 
 def _ends(line: StepLine) -> tuple[float | None, ...]:
-    """Every value of a line."""
     return line.step.before, line.step.between, line.value, line.best.tflops if line.best else None
 
 
 def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
-    """The tick, what leads from it to the mark, the mark, and the ring."""
     step, color = line.step, COLORS[line.series]
     before, value = step.before, line.value
     if before and value:

@@ -76,15 +76,6 @@ def new_grid(rows: int, columns: int, width: float, height: float, **options: An
     return figure, list(grid.flat)
 
 
-def apart(heights: dict[str, float], gap: float) -> dict[str, float]:
-    """The heights, pushed upwards as little as it takes to be `gap` apart."""
-    placed: dict[str, float] = {}
-    floor = float("-inf")
-    for name, height in sorted(heights.items(), key=lambda item: item[1]):
-        placed[name] = floor = max(height, floor + gap)
-    return placed
-
-
 def canvas(width: int, height: int, left: int, right: int, top: int, bottom: int) -> tuple[Figure, Axes]:
     """Axes without ticks in a figure of that many pixels, with margins of that many: a unit of type is a pixel."""
     mpl.rcParams.update(mpl.rcParamsDefault)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
 from harness.rows import reading
 from harness.rows.stats import FEWEST
 from reports.data.dataset import Dataset, Point, Ratio, Row, fastest
 from reports.data.names import LANGUAGES, label, short_gpu
-from reports.facts import tuning
+from reports.facts import gains
+from reports.facts.gains import Gain
 from reports.facts.steps import program_of
 
 Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
@@ -35,17 +35,16 @@ class Race:
     """What an operator's answer compares. A panel is a class of tensor-core instructions.
 
     `languages` and `libraries`: panel -> those that keep a place in it. `experiments`: those with timings of a
-    language. `headline`: the experiment whose first problem the answer is about. `peak`: the share of the tensor cores'
-    peak that can be reached by a panel's instructions, None where nobody measured that. `labels`: names that differ
-    from those elsewhere.
+    language. `headline`: the experiment whose first problem the answer is about. `labels`: names that differ from those
+    elsewhere. `roof`: what measured the share of the tensor cores' peak that mma.sync reaches; by wgmma it is all.
     """
 
     languages: Mapping[str, tuple[str, ...]]
     libraries: Mapping[str, tuple[str, ...]]
     experiments: Callable[[Dataset, str], list[str]]
     headline: str
-    peak: Callable[[Dataset, str], float | None]
     labels: Mapping[str, str] = field(default_factory=dict)
+    roof: Callable[[Dataset, str], float | None] = lambda data, panel: None
 
 
 @dataclass(frozen=True)
@@ -132,12 +131,10 @@ class Answer:
         return any(share.linked for share in map(self.share, self.bars) if share)
 
     def over_cuda(self, language: str) -> Ratio | None:
-        """The best of a language over the best CUDA kernel."""
         return self.over(self.best(language), self.best("cuda"))
 
     @property
     def rows(self) -> list[Row]:
-        """The rows behind the bars."""
         return [bar.point.row for bar in self.bars if bar.point.row]
 
 
@@ -182,7 +179,7 @@ def _at_best_tile(points: Iterable[Point]) -> Point:
 def _limit(data: Dataset, race: Race, first: Row | None, panel: str) -> float | None:
     """What the tensor cores do by these instructions, at the clock of the panel's fastest kernel."""
     most = data.speed_of_light(first)
-    share = race.peak(data, panel)
+    share = 1.0 if panel == "wgmma" else race.roof(data, panel)
     return most * share if most and share else None
 
 
@@ -227,8 +224,8 @@ def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point, befo
     name = {**LANGUAGES, **race.labels}.get(backend, label(backend))
     if row is None:
         return Bar(panel, backend, point, name)
-    tried = tuning.tried(data, row.technique, row.backend, reading.problem_of(row)) if row.technique else 1
-    return Bar(panel, backend, point, name, tried, compile_seconds(data, row), before)
+    tried = tiles.pick(data.tried, row.technique, row.backend, reading.problem_of(row)) if row.technique else None
+    return Bar(panel, backend, point, name, tried or 1, compile_seconds(data, row), before)
 
 
 def compile_seconds(data: Dataset, row: Row) -> float | None:
@@ -296,48 +293,21 @@ def finding(found: Answer) -> str:
     return f"With {panel} {first.label} is fastest; shares of its speed: {told}"
 
 
-def printed(share: Ratio | Shares) -> str:
+def printed(share: Ratio | Gain | None) -> str:
     """0.94, and ~0.94 where two runs meet over their anchors."""
-    return f"{'~' if share.linked else ''}{share.value:.2f}"
+    return f"{'~' if share.linked else ''}{share.value:.2f}" if share else "an unmeasured share"
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Ratios on several problems, one or more."""
-
-    ratios: Sequence[Ratio]
-
-    @property
-    def value(self) -> float:
-        """The geometric mean."""
-        return statistics.geometric_mean(ratio.value for ratio in self.ratios)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest."""
-        values = [ratio.value for ratio in self.ratios]
-        return min(values), max(values)
-
-    @property
-    def linked(self) -> bool:
-        """Whether some go over anchors."""
-        return any(ratio.linked for ratio in self.ratios)
-
-
-def over(
-    data: Dataset, grid: Iterable[tuple[Problem, Mapping[str, Point]]], theirs: str, languages: Iterable[str]
-) -> dict[str, Shares]:
+def over(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Gain]:
     """Language -> its speed over that of `theirs` on the problems where both were timed, if there are any."""
-    counted = [points for _, points in grid if points[theirs].counts]
-    ratios = {name: [data.ratio(points[name], points[theirs]) for points in counted] for name in languages}
-    known = {name: [ratio for ratio in some if ratio] for name, some in ratios.items()}
-    return {name: Shares(some) for name, some in known.items() if some}
+    found = {name: gains.mean(data.ratio(points[name], points[theirs]) for _, points in grid) for name in languages}
+    return {name: share for name, share in found.items() if share}
 
 
-def certainty(shares: Mapping[str, Shares]) -> str:
+def certainty(shares: Mapping[str, Gain]) -> str:
     """What ratios rest on of which too few processes timed both sides for an interval; nothing where none does."""
-    processes = [ratio.processes for one in shares.values() for ratio in one.ratios if not ratio.linked]
-    few = sorted({count for count in processes if count < FEWEST})
+    processes = {count for one in shares.values() for count in one.processes}
+    few = sorted(count for count in processes if count < FEWEST)
     if not few:
         return ""
     told = " or ".join({1: "one", 2: "two"}[count] for count in few)

@@ -74,13 +74,9 @@ LDMATRIX, HMMA = "smsp__inst_executed_op_ldsm.sum", "sm__inst_executed_pipe_tens
 EXECUTED = "smsp__inst_executed.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 L2_SECTORS, SECTOR_BYTES = "lts__t_sectors.sum", 32
-ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
-OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
-DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
-DURATION, SM_HERTZ = "gpu__time_duration.sum", "sm__cycles_elapsed.avg.per_second"
-WAVES = "launch__waves_per_multiprocessor"
+DRAM_READ = "dram__bytes_read.sum"
 NCU = {
-    DURATION: "time under ncu, ns",
+    "gpu__time_duration.sum": "time under ncu, ns",
     CONFLICTS: "bank conflicts",
     LOAD_CONFLICTS: "bank conflicts of loads",
     STORE_CONFLICTS: "bank conflicts of stores",
@@ -88,14 +84,14 @@ NCU = {
     LDMATRIX: "ldmatrix executed",
     HMMA: "HMMA executed",
     "sm__inst_executed_pipe_tensor_op_gmma.sum": "HGMMA executed",
-    ACTIVE: "warps active, % of the most",
-    OCCUPANCY: "warps that fit, % of the most",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "warps active, % of the most",
+    "sm__maximum_warps_per_active_cycle_pct": "warps that fit, % of the most",
     HIT_RATE: "L2 hit rate, %",
     DRAM_READ: "bytes read from DRAM",
-    DRAM_WRITTEN: "bytes written to DRAM",
+    "dram__bytes_write.sum": "bytes written to DRAM",
     "launch__registers_per_thread": "registers a thread",
     "launch__shared_mem_per_block": "shared memory a block, bytes",
-    WAVES: "waves of blocks",
+    "launch__waves_per_multiprocessor": "waves of blocks",
 }
 """ncu's metrics that pages name, and what they are called there. Others are shown under their own names."""
 
@@ -155,11 +151,6 @@ def profiled(datasets: Sequence[Dataset], technique: str, backend: str = "cuda")
     """ncu's rows of the checkout's kernel, one per problem and tile, and where each was made."""
     rows = _rows(datasets, technique, "counters", backend)
     return [(row, data.provenance([row])) for data, row in rows if row["details"].get("metrics")]
-
-
-def metric(row: Row, name: str) -> float | None:
-    """What ncu counted under this name; None where it did not."""
-    return row["details"]["metrics"].get(name)
 
 
 def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
 from harness.operators.protocol import Problem
-from harness.rows.stats import Interval
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import label, short_title, title
 from reports.facts import steps
@@ -23,14 +22,15 @@ DECLINED = "unsupported: "
 
 @dataclass(frozen=True)
 class Gain:
-    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor."""
+    """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor.
+    `processes`: how many timed both sides of the other ones."""
 
     value: float
     cells: int
     low: float
     high: float
     linked: bool
-    interval: Interval | None
+    processes: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def gains(data: Dataset, experiment: str, technique: Technique) -> Gains:
         for backend in series
     }
     versus, best_versus = _both(
-        data, problems, lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best)
+        problems, lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best)
     )
     return Gains(
         {backend: _language(data, experiment, technique, backend, points[backend]) for backend in series},
@@ -104,9 +104,7 @@ def plain(reason: str) -> str:
 def _language(
     data: Dataset, experiment: str, technique: Technique, backend: str, points: Mapping[Problem, Point]
 ) -> Language:
-    gain, best = _both(
-        data, points, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best)
-    )
+    gain, best = _both(points, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best))
     parent = techniques.parent(technique, backend)
     remarks = []
     program = next((point.program for point in points.values() if point.program), None)
@@ -162,24 +160,22 @@ def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
 
 
 def _both(
-    data: Dataset, problems: Iterable[Problem], ratio: Callable[[Problem, bool], Ratio | None]
+    problems: Collection[Problem], ratio: Callable[[Problem, bool], Ratio | None]
 ) -> tuple[Gain | None, Gain | None]:
     """The mean at the reference tile, and at the best ones where those are known on as many problems."""
-    problems = list(problems)
-    reference, best = (mean(data, [ratio(problem, at_best) for problem in problems]) for at_best in (False, True))
+    reference, best = (mean([ratio(problem, at_best) for problem in problems]) for at_best in (False, True))
     return reference, best if best and (reference is None or best.cells >= reference.cells) else None
 
 
-def mean(data: Dataset, ratios: Sequence[Ratio | None]) -> Gain | None:
+def mean(ratios: Iterable[Ratio | None]) -> Gain | None:
     """Of the ratios that are known; None where none is."""
     known = [ratio for ratio in ratios if ratio]
-    if not known:
-        return None
     values = [ratio.value for ratio in known]
+    if not values:
+        return None
+    processes = frozenset(ratio.processes for ratio in known if not ratio.linked)
     linked = any(ratio.linked for ratio in known)
-    return Gain(
-        statistics.geometric_mean(values), len(values), min(values), max(values), linked, data.mean_interval(known)
-    )
+    return Gain(statistics.geometric_mean(values), len(values), min(values), max(values), linked, processes)
 
 
 class OnBoth(NamedTuple):
@@ -192,7 +188,6 @@ class OnBoth(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """The larger gain over the smaller."""
         return max(self.here.value, self.there.value) / min(self.here.value, self.there.value)
 
 
@@ -207,7 +202,7 @@ def on_both(ours: Dataset, theirs: Dataset) -> list[OnBoth]:
                 continue
             both = [[data.gain(experiment, one, technique, backend) for data in (ours, theirs)] for one in problems]
             pairs = [pair for pair in both if all(pair)]
-            here, there = (mean(data, [pair[side] for pair in pairs]) for side, data in enumerate((ours, theirs)))
+            here, there = (mean(pair[side] for pair in pairs) for side in range(2))
             if here and there:
                 found.append(OnBoth(technique, backend, here, there))
     return sorted(found, key=lambda one: -one.apart)

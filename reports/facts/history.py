@@ -45,7 +45,6 @@ class Line:
 
     @property
     def change(self) -> float | None:
-        """The newest run over the one before it."""
         return self.moments[-1].value / self.moments[-2].value if self.verdict else None
 
     @property
@@ -54,16 +53,8 @@ class Line:
         return bool(self.verdict) and self.moments[-1].source != self.moments[-2].source
 
 
-@dataclass(frozen=True)
-class Section:
-    """Cells that stand together."""
-
-    title: str
-    lines: list[Line]
-
-
-def sections(data: Dataset) -> list[Section]:
-    """The kernels of each entry of the scorecard. Entries of the same cells are one section."""
+def sections(data: Dataset) -> dict[str, list[Line]]:
+    """Title -> the kernels of each entry of the scorecard. Entries of the same cells are one section."""
     timed = _timings(data)
     entries: dict[tuple[Cell, ...], list[str]] = {}
     modes = {promise.name: promise.mode for promise in data.operator.promises()}
@@ -72,11 +63,8 @@ def sections(data: Dataset) -> list[Section]:
         cells = tuple((cell["case"], mode) for cell in entry["cells"] if "case" in cell)
         entries.setdefault(cells, []).append(score_title(entry["name"]))
     lines = _lines(data, {cell: timed[cell] for cells in entries for cell in cells if cell in timed})
-    found = [
-        Section("; ".join(titles), [lines[cell] for cell in cells if cell in lines])
-        for cells, titles in entries.items()
-    ]
-    return [section for section in found if section.lines]
+    found = {"; ".join(titles): [lines[cell] for cell in cells if cell in lines] for cells, titles in entries.items()}
+    return {title: section for title, section in found.items() if section}
 
 
 def _timings(data: Dataset) -> dict[Cell, list[Row]]:
@@ -105,15 +93,12 @@ def _judged(data: Dataset, runs: Mapping[Cell, Sequence[Sequence[Row]]]) -> dict
     keys = list(zip(around.environment, around["group"], around.case, around["mode"], strict=True))
 
     def side(number: int) -> Any:
-        cells = {_key(row): cell for cell, found in runs.items() for row in found[number]}
+        rows = ((row, cell) for cell, found in runs.items() for row in found[number])
+        cells = {(row.environment, row.group, reading.case(row), row.mode): cell for row, cell in rows}
         return around.assign(case_id=[cells.get(key) for key in keys]).dropna(subset="case_id")
 
     found = compare.judge(side(-2), side(-1), around, compare.Noise(timing if data.recorded else timing[:0]))
     return {cell: replace(found[cell], case=cell[0]) for cell in runs if cell in found}
-
-
-def _key(row: Row) -> tuple[str, ...]:
-    return str(row["environment"]), str(row["group"]), reading.case(row), str(row["mode"])
 
 
 def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict | None) -> Line:

@@ -17,7 +17,8 @@ SHOWN = ("mma_ldmatrix", "xor_swizzle", "padded_rows", "tma_swizzle")
 
 @dataclass(frozen=True)
 class Layout:
-    """`rows`: per row of the tile, which piece lies in each group of banks; `asked`: how often a group is asked."""
+    """`rows`: per row of the tile, which piece lies in each group of banks, or in other drawings which lane holds each
+    number; `asked`: how often a group is asked."""
 
     title: str
     text: str
@@ -32,23 +33,23 @@ class Layout:
         return max(self.asked)
 
 
-def _layout(title: str, text: str, piece: Callable[[int, int], int]) -> Layout:
-    """`piece(row, group)`: which piece of the row lies in the group."""
-    return Layout(title, text, tuple(tuple(piece(row, group) for group in range(SIZE)) for row in range(SIZE)))
+def layout(title: str, text: str, piece: Callable[[int, int], int], columns: int = SIZE) -> Layout:
+    """`piece(row, column)`: what the drawing shows there."""
+    return Layout(title, text, tuple(tuple(piece(row, column) for column in range(columns)) for row in range(SIZE)))
 
 
 LAYOUTS = (
-    _layout(
+    layout(
         "Straight rows",
         "A row is 128 bytes, as long as all banks together, so a column of pieces lies in one group.",
         lambda row, group: group,
     ),
-    _layout(
+    layout(
         "XOR swizzle",
         "Piece c of row r lies at place c XOR r. No byte is added; writing and reading use the same formula.",
         lambda row, group: group ^ row,
     ),
-    _layout(
+    layout(
         "Padded rows",
         "Rows of 144 bytes: each begins four banks further on, at the price of 16 bytes a row.",
         lambda row, group: (group - row) % SIZE,

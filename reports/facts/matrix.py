@@ -1,11 +1,11 @@
-"""What each language can say of a technique, what core Triton costs there, and what it buys in CUDA."""
+"""What each language can say of a technique, and what core Triton costs there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.catalog import sources, techniques
+from harness.catalog import sources
 from harness.catalog.entries import Technique
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Ratio
@@ -44,11 +44,3 @@ def cost(data: Dataset, problem: Problem, technique: Technique) -> Cost:
         found[policy] = data.ratio(*points) if len(classes) == 1 else None
     dropped = steps.hint_dropped(data, technique, "triton", problem, points[0])
     return Cost(found["reference"], found["best"], sources.same_program(technique.path, "triton"), dropped)
-
-
-def gain(data: Dataset, problem: Problem, technique: Technique) -> Ratio | None:
-    """In CUDA over the parent, both at the reference tile."""
-    if (parent := techniques.parent(technique)) is None:
-        return None
-    points = steps.together(data, problem, [(technique, "cuda"), (parent, "cuda")], "reference")
-    return data.ratio(*points)

@@ -138,7 +138,6 @@ def is_parents_program(technique: Technique, backend: str) -> bool:
 
 
 def _is_by_wgmma_alone(row: Row, before: Row) -> bool:
-    """Whether one of the two multiplies by wgmma and the other does not."""
     return (row.mma == "wgmma") != (before.mma == "wgmma")
 
 

@@ -85,7 +85,6 @@ def drawings(technique: str) -> Drawings | None:
 
 
 def of(drawn: Iterable[Mapping[str, Any]]) -> list[Timeline]:
-    """Of tables "drawing"."""
     return [
         Timeline(one.get("title", ""), one.get("text", ""), {who: spans(lane) for who, lane in one["lanes"].items()})
         for one in drawn

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.catalog import techniques, tiles
+from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import SERIES
 from harness.operators.protocol import Problem
 from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Row
-
-
-def tried(data: Dataset, technique: str, backend: str, problem: Problem) -> int:
-    """Of how many tiles the kernel has the best; 1 where nobody tuned it."""
-    return tiles.pick(data.tried, technique, backend, problem) or 1
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,9 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
             here = [row for row in rows if (row["backend"], reading.slug(row)) == (backend, problem.slug)]
             ranked = sorted(filter(_timed, here), key=reading.median_ms)
             if ranked:
-                choose = [_choice(data, experiment, problem, technique, row) for row in ranked]
+                tiles = [Tile.from_dict(row["tile"]) for row in ranked]
+                points = (data.point(experiment, problem, technique.name, backend, tile=tile) for tile in tiles)
+                choose = [Choice(*one) for one in zip(tiles, points, ranked, strict=True)]
                 common = next((choice for choice in choose if choice.tile in both), None)
                 reference = data.point(experiment, problem, technique.name, backend)
                 rest = [row for row in here if not _timed(row)]
@@ -73,11 +70,6 @@ def _expressible(technique: Technique, problem: Problem) -> set[Tile]:
     reference = techniques.reference_tile(technique, problem.tile_key)
     taken = all(not techniques.unsupported(technique, backend, problem, reference) for backend in ("cuda", "triton"))
     return (grids[0] & grids[1]) | ({reference} if taken else set())
-
-
-def _choice(data: Dataset, experiment: str, problem: Problem, technique: Technique, row: Row) -> Choice:
-    tile = Tile.from_dict(row["tile"])
-    return Choice(tile, data.point(experiment, problem, technique.name, row["backend"], tile=tile), row)
 
 
 def _timed(row: Row) -> bool:

@@ -20,7 +20,7 @@ from reports.draw import bars
 from reports.facts import answer as facts
 from reports.facts.answer import SERIES_OF, Race, over_problems
 from reports.pages import downloads
-from reports.pages.common import Line, Page, Rows, grid_lines, provenance
+from reports.pages.common import Line, Page, Rows, provenance
 from reports.pages.prose import Number
 
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
@@ -143,8 +143,12 @@ def shown(
     files = [downloads.Download(f"answer-{stem}", table, found.rows)]
     for name, grid in grids.items():
         if grid:
-            rows = [point.row for _, points in grid for point in points.values()]
-            files.append(downloads.Download(f"{name}-{stem}", grid_lines(grid), rows))
+            each = [(problem, *one) for problem, points in grid for one in points.items()]
+            speeds = [
+                {"problem": problem.slug, "kernel": kernel, "tflops": point.tflops if point.counts else None}
+                for problem, kernel, point in each
+            ]
+            files.append(downloads.Download(f"{name}-{stem}", speeds, [point.row for *_, point in each]))
     return {
         "answer": found,
         "finding": facts.finding(found),
@@ -209,11 +213,6 @@ def _of_gpu(data: Dataset, headline: str) -> str:
     """Its name, and whether only an earlier version of the CUDA kernels was timed on it."""
     timed = any(row.backend == "cuda" for row in data.counting(headline))
     return f"{short_gpu(data.gpu)}{'' if timed else ', earlier version'}"
-
-
-def peak(data: Dataset, panel: str) -> float | None:
-    """By wgmma all that the tensor cores can; how much of it mma.sync reaches was not measured."""
-    return 1.0 if panel == "wgmma" else None
 
 
 def climb(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,7 @@ from markupsafe import Markup
 from harness.catalog import techniques
 from harness.operators.protocol import Problem
 from harness.rows import reading
-from reports.data.dataset import Dataset, Point, Row, quartiles
+from reports.data.dataset import Dataset, Row
 from reports.facts.answer import Choice
 from reports.facts.expressibility import Known
 
@@ -84,15 +85,6 @@ def other_operators(rows: Rows, data: Dataset) -> list[Line]:
     return [line for line in lines if line]
 
 
-def grid_lines(grid: Iterable[tuple[Problem, Mapping[str, Point]]]) -> list[dict[str, Any]]:
-    """What answer.over_problems found, as lines of a file."""
-    return [
-        {"problem": problem.slug, "kernel": name, "tflops": point.tflops if point.counts else None}
-        for problem, points in grid
-        for name, point in points.items()
-    ]
-
-
 @dataclass(frozen=True)
 class Figure:
     svg: Markup
@@ -118,18 +110,17 @@ def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Probl
 
 def between(values: Sequence[float]) -> str:
     """0.77 to 0.87; one number where they are equal."""
-    ends = [f"{end(values):.2f}" for end in (min, max)] if values else ["an unmeasured share"]
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(f"{end(values):.2f}" for end in (min, max)))
 
 
 def provenance(data: Dataset, rows: Sequence[Mapping[str, Any] | None]) -> str:
-    """Where rows are from, as a sentence."""
     text = data.provenance([row for row in rows if row])
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def spread(row: Row) -> str:
     """322 [321, 323]: median and quartiles of the speed."""
-    low, middle, high = quartiles(row)
+    speeds = list(map(reading.problem_of(row).tflops, row.samples_ms))
+    low, middle, high = statistics.quantiles(speeds if len(speeds) > 1 else 2 * speeds, n=4, method="inclusive")
     digits = 1 if middle < 100 else 0
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

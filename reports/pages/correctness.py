@@ -69,11 +69,6 @@ class Judged:
     worst: float
     outdated: int
 
-    @property
-    def error(self) -> float | None:
-        """Infinite where a gate failed, None without a verdict."""
-        return math.inf if self.failed else self.worst if self.passed else None
-
 
 def judged(rows: Iterable[Row]) -> Judged:
     rows = list(rows)
@@ -112,9 +107,8 @@ def failures(datasets: Sequence[Dataset]) -> list[Failure]:
     gates = [row for data in datasets for row in data.newest if row.kind == "gate" and row.technique]
     failed = [row for row in gates if row.status not in ("passed", "unsupported")]
     found = []
-    for (name, language, cause), rows in grouped(
-        failed, lambda row: (row.technique, _language(row), _cause(row))
-    ).items():
+    by_cause = grouped(failed, lambda row: (row.technique, _language(row), _cause(row)))
+    for (name, language, cause), rows in by_cause.items():
         mine = (row for row in gates if row.current and (row.technique, row.backend) == (name, rows[0].backend))
         found.append(Failure(name, language, cause, rows, judged(mine) if cause == "earlier" else None))
     return sorted(found, key=lambda one: (list(CAUSES).index(one.cause), -len(one.rows)))

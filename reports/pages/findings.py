@@ -18,7 +18,7 @@ and where rows say which version has it:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from markupsafe import Markup
 
 from harness import operators
 from harness.catalog import sources
+from harness.catalog.entries import Tile
 from harness.catalog.techniques import RELEASES
 from harness.expressibility import matrix, verdicts
 from harness.rows import reading
@@ -63,8 +64,6 @@ ALONE = ("probes", "reproducers")
 
 @dataclass(frozen=True)
 class State:
-    """What rows say of one version."""
-
     version: str
     word: str
     kind: str
@@ -127,13 +126,10 @@ def sections() -> list[tuple[str, dict[str, Any], str]]:
 
 
 def command_of(block: Mapping[str, Any]) -> str:
-    """What is run in the folder of the finding's file."""
     return str(block.get("command") or f"python {Path(block['file']).name}")
 
 
 class _Facts:
-    """What rows say of findings."""
-
     def __init__(
         self,
         data: Dataset,
@@ -206,10 +202,9 @@ class _Facts:
     def evidence(self, block: Mapping[str, Any]) -> Evidence | None:
         """None where rows have none."""
         if "gate" in block:
-            bad, good = block["gate"]
-            asked = {_stages(good): good, _stages(bad): bad}
             table = {
-                name: [self.state({"gate": [tile]}, version) for version in RELEASES] for name, tile in asked.items()
+                f"{Tile.parse(tile).stages} stages": [self.state({"gate": [tile]}, version) for version in RELEASES]
+                for tile in reversed(block["gate"])
             }
             asked_of = f"{short_gpu(self.data.gpu)}? {short_title(operators.parse(GATED[2]))}"
             return Evidence(f"Is the output right, alone on an {asked_of}", {}, table, {}, {})
@@ -259,10 +254,6 @@ def _moved(backend: str, row: Row) -> State:
     )
 
 
-def _stages(tile: str) -> str:
-    return f"{tile.split('-')[1][1:]} stages"
-
-
 def _shares(one: Beside, gpu: str) -> Evidence:
     cells = {cell_title(problem): over.value for problem, over in one.cells.items()}
     title = f"Speed with {one.backend.partition('@')[2]} over {RELEASES[0]}’s, the line at the right; on an {gpu}"
@@ -288,12 +279,7 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
     claims(
         f"{block['name']}: affected are {', '.join(having) or 'none'}", 0, (1 if agrees else -1) if is_known else None
     )
-    functions: dict[str, Callable[..., Any]] = {
-        "gated": facts.gated,
-        "failed": facts.failed,
-        "over": facts.over,
-        "number": facts.number,
-    }
+    functions = {name: getattr(facts, name) for name in ("gated", "failed", "over", "number")}
     try:
         why = Environment(undefined=StrictUndefined).from_string(text).render(functions, claim=claims).strip()
     except Exception as error:

@@ -11,8 +11,9 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from harness import operators
 from harness.catalog import planted
-from reports.data import links
+from harness.catalog.entries import Technique
 from reports.pages import listing
 
 NOTES = Path(__file__).resolve().parent.parent / "notes" / "guide"
@@ -22,8 +23,19 @@ CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
 """The command that diagnoses it."""
 PRINTED = NOTES / "cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
-
-
+PTX_ISA = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
+SECTIONS = {
+    "mma": "warp-level-matrix-instructions-mma",
+    "ldmatrix": "warp-level-matrix-instructions-ldmatrix",
+    "stmatrix": "warp-level-matrix-instructions-stmatrix",
+    "wgmma": "asynchronous-warpgroup-level-matrix-instructions",
+    "cp.async": "data-movement-and-conversion-instructions-cp-async",
+    "cp.async.bulk.tensor": "data-movement-and-conversion-instructions-cp-async-bulk-tensor",
+    "mbarrier": "parallel-synchronization-and-communication-instructions-mbarrier",
+    "bar": "parallel-synchronization-and-communication-instructions-bar",
+    "setmaxnreg": "miscellaneous-instructions-setmaxnreg",
+}
+"""Instruction -> its section of the PTX ISA."""
 TITLES = {
     "reading": "How to read this report",
     "judging": "Right, slower, or noise?",
@@ -36,13 +48,17 @@ TITLES = {
 
 
 def page(name: str) -> dict[str, Any]:
-    """The variables of guide/<name>.html."""
-    about = {"reading": _links, "cpu": _broken}.get(name, dict)
-    return {"title": TITLES[name], "text": _text(name, about())}
+    about = {"sections": SECTIONS, "ptx_isa": PTX_ISA, **(_broken() if name == "cpu" else {})}
+    return {"title": TITLES[name], "text": _text(name, about)}
+
+
+def ptx(technique: Technique) -> dict[str, str]:
+    """Instruction -> address, of those that a technique is about."""
+    names = operators.get(technique.operator).instructions.get(technique.name, ())
+    return {name: PTX_ISA + SECTIONS[name] for name in names}
 
 
 def _text(name: str, variables: Mapping[str, Any]) -> Markup:
-    """notes/guide/<name>.md as HTML."""
     written = Environment(undefined=StrictUndefined, autoescape=False).from_string((NOTES / f"{name}.md").read_text())
     markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
     html = markdown.render(written.render(variables))
@@ -52,10 +68,6 @@ def _text(name: str, variables: Mapping[str, Any]) -> Markup:
 def _highlighted(code: str, language: str, _: str) -> str:
     """Empty for text in no language, which Markdown then escapes."""
     return str(listing.highlighted(code, language)) if language else ""  # Markup would escape the tags around it
-
-
-def _links() -> dict[str, Any]:
-    return {"sections": links.SECTIONS, "ptx_isa": links.PTX_ISA}
 
 
 def _broken() -> dict[str, Any]:

@@ -15,7 +15,6 @@ notes/learn.md has them in order: a heading, a block "```toml lesson", and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +26,12 @@ from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
 from reports.data.names import short_gpu
 from reports.facts import layouts, matrix, timelines
-from reports.facts.expressibility import Known, Said
-from reports.facts.timelines import Timeline
+from reports.facts.expressibility import Known
 from reports.pages import listing, prose
 
 PATH = "learn.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "learn.md"
 LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "cuda": "CUDA"}
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """`legend`: kind of a span -> what it is, of those that are drawn. `layouts`: two layouts of a tile in shared
-    memory, where these are the picture. `gpu`: whose the number is. `linked`: it is of two groups, each over its
-    anchor."""
-
-    name: str
-    title: str
-    also: Sequence[str]
-    text: Markup
-    picture: str
-    timelines: Sequence[Timeline]
-    legend: Mapping[str, str]
-    layouts: Sequence[layouts.Layout]
-    path: str
-    code: Markup
-    number: str
-    buys: Markup
-    gpu: str
-    linked: bool
-    technique: str
-    said: Mapping[str, Said]
 
 
 def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
@@ -92,7 +66,6 @@ def _dedented(lines: Sequence[str]) -> str:
 
 
 def _line(path: Path, lines: Sequence[str], text: str, start: int) -> int:
-    """The first line from `start` on that has the text."""
     for place in range(start, len(lines)):
         if text in lines[place]:
             return place
@@ -117,27 +90,27 @@ def _written(
 
 def _lesson(
     head: str, block: dict[str, Any], text: str, datasets: Sequence[Dataset], known: Known, claims: prose.Claims
-) -> Lesson:
+) -> dict[str, Any]:
+    """`legend`: kind of a span -> what it is, of those that are drawn. `layouts`: two layouts of a tile in shared
+    memory, where these are the picture. `gpu`: whose the number is. `linked`: it is of two groups, each over its
+    anchor."""
     name = block["technique"]
     path = sources.kernel_file("cuda", techniques.of_qualified(name).path)
     number, buys, data = _written(block, datasets, claims)
     markdown = MarkdownIt("commonmark", {"html": False})
     drawn = timelines.of(block.get("drawing", ()))
-    return Lesson(
-        block["name"],
-        head,
-        block["also"],
-        Markup(markdown.render(text)),
-        block["picture"],
-        drawn,
-        timelines.legend(drawn, block.get("legend", {})),
-        () if drawn else layouts.LAYOUTS[:2],
-        path.relative_to(sources.ROOT).as_posix(),
-        listing.highlighted(cut(path, block["cut"]), "cuda"),
-        number.replace("~", ""),
-        Markup(markdown.renderInline(buys.replace("~", ""))),
-        short_gpu(data.gpu),
-        "~" in number + buys,
-        name,
-        matrix.said_of(block.get("cell", name), known, LANGUAGES),
-    )
+    return {
+        **{part: block[part] for part in ("name", "also", "picture", "technique")},
+        "title": head,
+        "text": Markup(markdown.render(text)),
+        "timelines": drawn,
+        "legend": timelines.legend(drawn, block.get("legend", {})),
+        "layouts": () if drawn else layouts.LAYOUTS[:2],
+        "path": path.relative_to(sources.ROOT).as_posix(),
+        "code": listing.highlighted(cut(path, block["cut"]), "cuda"),
+        "number": number.replace("~", ""),
+        "buys": Markup(markdown.renderInline(buys.replace("~", ""))),
+        "gpu": short_gpu(data.gpu),
+        "linked": "~" in number + buys,
+        "said": matrix.said_of(block.get("cell", name), known, LANGUAGES),
+    }

@@ -59,7 +59,6 @@ class Excerpt:
 
 
 def listing(technique: Technique, language: str) -> Listing | None:
-    """The twin's file, or None where there is none."""
     path = sources.kernel_file(language, technique.path)
     if not path.is_file():
         return None

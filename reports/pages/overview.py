@@ -14,7 +14,7 @@ from harness.expressibility import verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
 from harness.rows import reading, stats
-from reports.data.dataset import Dataset, Row, grouped
+from reports.data.dataset import Dataset, grouped
 from reports.data.names import LANGUAGES, page_of, short_gpu, theme, themes, title
 from reports.facts import history, matrix
 from reports.facts.expressibility import LONG, Known, Said
@@ -109,7 +109,6 @@ def _line(
 
 
 def proof_pages(known: Known) -> list[str]:
-    """The techniques that have proofs."""
     return list(dict.fromkeys(name for name, _ in known))
 
 
@@ -150,14 +149,12 @@ def gated(said: Said, data: Dataset) -> dict[str, Any] | None:
     by_version = grouped(rows, lambda row: row.backend.partition("@")[2])
     wrong = [str(row.reason) for row in rows if row.status == "wrong"]
     tiles = {
-        version or RELEASES[0]: [_tiles(by_version[version], status) for status in ("passed", "wrong")]
-        for version in sorted(by_version)
+        version or RELEASES[0]: [
+            sorted({row.tile for row in some if row.status == status}) for status in ("passed", "wrong")
+        ]
+        for version, some in sorted(by_version.items())
     }
     return {"experiment": claim.gates, "reason": wrong[0] if wrong else "", "tiles": tiles} if rows else None
-
-
-def _tiles(rows: Sequence[Row], status: str) -> list[str]:
-    return sorted({row.tile for row in rows if row.status == status})
 
 
 def changes(known: Known) -> list[tuple[Said, str, bool]]:
@@ -177,7 +174,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
     pairs = stats.pairs(data.table("timing")) if data.recorded and data.rows else None
     limits = None if pairs is None else stats.limits(pairs, one_board=False)
     found = history.sections(data)
-    each = {id(one): one for section in found for one in section.lines}.values()  # one may be in several sections
+    each = {id(one): one for section in found.values() for one in section}.values()  # one may be in several sections
     table = [
         {
             "technique": line.technique,
@@ -205,16 +202,17 @@ def regressions(data: Dataset) -> dict[str, Any]:
 
 def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     """Every experiment with its question, its rows, and what has no number."""
-    questions = COMMANDS | {name: experiments.question(name) for name in experiments.full_names()}
+    questions = COMMANDS | {name: experiments.question(name).replace("`", "") for name in experiments.full_names()}
     tables = []
     for data in datasets:
         lines = []
         for name in data.experiments:
             rows = [row for row in data.newest if row.experiment == name]
+            asked = name.removesuffix(reading.SHARED_PTXAS)
             lines.append(
                 {
                     "name": name,
-                    "question": _question(questions, data, name.removesuffix(reading.SHARED_PTXAS)),
+                    "question": questions.get(data.operator.experiment(asked)) or questions.get(asked, ""),
                     "rows": len(rows),
                     "stem": downloads.stem_of(data, name),
                     "holes": group_holes(data.holes(name)),
@@ -227,11 +225,6 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "scorecards": [(data, entries) for data in datasets if (entries := scored(data))],
         "files": [one for data in datasets for one in downloads.experiments(data)],
     }
-
-
-def _question(questions: Mapping[str, str], data: Dataset, name: str) -> str:
-    """Of an experiment of this operator, or of a command."""
-    return (questions.get(data.operator.experiment(name)) or questions.get(name, "")).replace("`", "")
 
 
 def programs(known: Known) -> set[str]:

@@ -144,7 +144,7 @@ def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
     return [(one[1], tomllib.loads(one[2]), one[3]) for one in found]
 
 
-def references(data: Dataset) -> dict[str, Callable[..., Number | bool]]:
+def references(data: Dataset) -> dict[str, Callable[..., Number]]:
     """The functions that a text may call. `backend` is a series of the ladders or a peer (technique None), `problem` a
     slug, `tile` a slug; without one it is the reference tile. `experiment` is that of the technique's ladder."""
 
@@ -160,7 +160,6 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | bool]]:
         return data.point(where, parse(problem), name, backend, best=tile == "best", tile=at)
 
     def tflops(technique: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Number:
-        """Median TFLOPS."""
         found = point(technique, backend, problem, tile, experiment)
         return Number(found.tflops, f"{found.tflops:.0f} TFLOPS") if found.counts else _missing(found)
 
@@ -250,27 +249,16 @@ def references(data: Dataset) -> dict[str, Callable[..., Number | bool]]:
         for row, _ in counters.profiled([data], rung(technique).name, backend):
             is_it = row.tile == tile if tile else row.reference_tile
             if row.problem == problem and is_it:
-                value = (counters.metric(row, metric) or 0) / unit
+                value = (row.details["metrics"].get(metric) or 0) / unit
                 return Number(value, form.format(value))
         return Number(None, NOT_MEASURED)
 
-    def known(*numbers: Number) -> bool:
-        """True if all of them were measured in this version."""
-        return not any(map(math.isnan, numbers))
-
-    functions: dict[str, Callable[..., Number | bool]] = {"tflops": tflops, "best": best, "tried": tried}
-    functions |= {
-        "gain": gain,
-        "gain_at": gain_at,
-        "versus": versus,
-        "over": over,
-        "code": code,
-        "gate": gate,
-        "ncu": ncu,
-        "known": known,
-    }
+    functions: tuple[Callable[..., Number], ...] = (
+        *(tflops, best, tried, gain, gain_at),
+        *(versus, over, code, gate, ncu),
+    )
     module = of_operator(data.operator.name)
-    return {**functions, **(module.references(data) if module else {})}
+    return {one.__name__: one for one in functions} | (module.references(data) if module else {})
 
 
 def _missing(*points: Point) -> Number:

@@ -23,15 +23,13 @@ NOTE = Path(__file__).resolve().parent.parent / "notes" / "search.toml"
 TERM = re.compile(r"^- \*\*(.+?):\*\* (.+(?:\n  .+)*)", re.MULTILINE)
 """An entry of the glossary."""
 
-Entry = dict[str, Any]
-
 
 def script() -> str:
     """The content of PATH."""
     return f"window.searched = {json.dumps(list(entries()), ensure_ascii=False)};\n"
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[dict[str, Any]]:
     """Title, kind, where it leads, what is said of it, and other words for it. Raises ValueError for words of a page
     that is not there."""
     note = tomllib.loads(NOTE.read_text())
@@ -44,7 +42,7 @@ def entries() -> Iterator[Entry]:
         raise ValueError(f"{NOTE.name}: no entry leads to {', '.join(note)}; name another or give it a title")
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[dict[str, Any]]:
     for head, block, _ in learn.sections():
         words = (*block["also"], *block["words"])
         yield _entry(head, "lesson", f"{learn.PATH}#{block['name']}", block["picture"], words)
@@ -57,7 +55,9 @@ def _entries() -> Iterator[Entry]:
     for head, block, _ in findings.sections():
         to = f"{findings.PATH}#{block['name']}"
         yield _entry(head.replace("`", ""), "finding", to, "", [block["name"].replace("_", " "), "bug compiler"])
+    for name, head in guide.TITLES.items():
+        yield _entry(head, "page", f"guide/{name}.html", "")
 
 
-def _entry(name: str, kind: str, to: str, says: str, words: Sequence[str] = ()) -> Entry:
+def _entry(name: str, kind: str, to: str, says: str, words: Sequence[str] = ()) -> dict[str, Any]:
     return {"title": name, "kind": kind, "to": to, "says": says, "words": words}

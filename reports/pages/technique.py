@@ -14,7 +14,6 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
 from harness.operators.protocol import Problem
 from harness.rows import reading, results
-from reports.data import links
 from reports.data.dataset import Dataset, Row
 from reports.data.names import LANGUAGES, label, page_of, short_title, theme, title
 from reports.draw import banks, figures
@@ -23,7 +22,7 @@ from reports.facts.expressibility import LONG
 from reports.facts.gains import Gain, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.pages import downloads, learn, listing, prose
+from reports.pages import downloads, guide, learn, listing, prose
 from reports.pages.common import Figure, Rows, between, of_operator, provenance, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
@@ -77,7 +76,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "theme": theme(which),
         "lesson": next((one for one in learn.sections() if one[1]["technique"] == techniques.key(which)), None),
         "row_id": techniques.key(which).replace("/", "-"),
-        "ptx": links.ptx(which),
+        "ptx": guide.ptx(which),
         "said": matrix.said_of(techniques.key(which), rows.known),
         "namesake": namesake(rows, which),
         "languages": LANGUAGES,
@@ -202,22 +201,14 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
         names = {name for count in counts for name in count if count[name]}
         loops = [row["code"].get("main_loop") or {} for row in table["columns"].values()]
         table["has_lock"] = any(any((loop.get("in_lock") or {}).values()) for loop in loops)
-        firsts = {
-            name: _first_code(datasets, parents[name], name, table["arch"], table["tile_key"])
-            for name in table["columns"]
-        }
-        table["before"] = {name: row for name, row in firsts.items() if row}
+        key = table["arch"], table["tile_key"]
+        before = {name: above for name, above in parents.items() if above and name in table["columns"]}
+        codes = {name: [data.codes(above.name, name, *key) for data in datasets] for name, above in before.items()}
+        table["before"] = {name: next(chain(*found)) for name, found in codes.items() if any(found)}
         table["elsewhere"] = {name: parents[name] for name in table["before"] if parents[name] != parents["cuda"]}
         table["census"] = sorted(names, key=lambda n: (CENSUS_FIRST.index(n) if n in CENSUS_FIRST else 99, n))
     order = techniques.ladder_of(which).archs
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
-
-
-def _first_code(
-    datasets: Sequence[Dataset], which: Technique | None, backend: str, arch: str, tile_key: int
-) -> Row | None:
-    rows = (row for data in datasets for row in data.codes(which.name, backend, arch, tile_key)) if which else ()
-    return next(iter(rows), None)
 
 
 def _keys(data: Dataset, tables: Iterable[dict[str, Any]]) -> list[int]:

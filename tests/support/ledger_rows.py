@@ -85,7 +85,11 @@ WITH_INTEGERS = {
     "registers": 168,
     "spill_bytes": 0,
     "smem_bytes": 0,
-    "main_loop": {"sequence": "16 wgmma", "all": {"maxima": 38}},
+    "main_loop": {
+        "sequence": "16 wgmma",
+        "all": {"maxima": 38, "exponentials": 66},
+        "under_products": {"exponentials": 0},
+    },
 }
 """The machine code of a kernel of Gluon or TLX with maxima of integers."""
 TRITON_TFLOPS = 500.0

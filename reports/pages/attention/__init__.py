@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.catalog import experiments
 from harness.catalog.entries import Technique
-from harness.operators.attention.articles import Article
 from harness.operators.attention.gap import WAYS
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
@@ -42,18 +41,12 @@ def parts(technique: Technique) -> list[tuple[str, dict[str, Any]]]:
         "holdings": fragments.HOLDINGS if technique.name in fragments.SHOWN else (),
         "marked_lane": fragments.MARKED,
         "drawn": timelines.drawings(technique.name),
-        "told_in": [one for one in about if _tells(one, technique)],
+        "told_in": [one for one in about if technique.name in {step.technique for step in one.steps}],
     }
     return [("attention/pictures.html", shown)]
 
 
-def _tells(article: Article, technique: Technique) -> bool:
-    return any(step.technique == technique.name for step in article.steps)
-
-
 def references(data: Dataset) -> dict[str, Callable[..., Number]]:
-    """Numbers that the notes on attention name."""
-
     def ahead(which: str, head_dim: int = 0, mask: str = "", tokens: int = 0, tile: str = "") -> Number:
         """The least or the most of the flagship's speed over the fastest library's, over the problems of its grid: of a
         head_dim, with a mask, from so many `tokens` on, and at tiles of a size such as 192x80."""

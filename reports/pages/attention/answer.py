@@ -12,7 +12,7 @@ from harness.operators.attention.prices import EXPERIMENT as GAP
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset
 from reports.facts import answer as facts
-from reports.facts import matrix, versions
+from reports.facts import matrix
 from reports.facts.answer import Answer
 from reports.facts.expressibility import Known, Said
 
@@ -40,31 +40,6 @@ def _experiments(data: Dataset, language: str) -> list[str]:
     return [*found, *([GAP] if language == "tlx" else [])]
 
 
-def _peak(data: Dataset, panel: str) -> float | None:
-    """All that they can by wgmma, by mma.sync the share that a kernel of it alone reached."""
-    return 1.0 if panel == "wgmma" else roof(data, panel)
-
-
-RACE = facts.Race(
-    languages={"wgmma": ("cuda", "triton", "gluon", "tlx"), "mma_sync": ("cuda", "triton", "gluon")},
-    libraries={"wgmma": ("flex", "sdpa_cudnn", "fa3", "fa4"), "mma_sync": ("sdpa_flash",)},
-    experiments=_experiments,
-    headline=LADDER,
-    peak=_peak,
-    labels={"sdpa_flash": "FlashAttention-2"},
-)
-
-
-DECODING = facts.Race(
-    languages={"mma_sync": SHOWN},
-    libraries={"mma_sync": experiments.load(f"attention/{DECODE}").peers},
-    experiments=lambda data, language: [DECODE],
-    headline=DECODE,
-    peak=lambda data, panel: None,
-)
-"""Few queries on many keys: memory is the limit, and no product is large enough for wgmma."""
-
-
 def roof(data: Dataset, name: str) -> float | None:
     """The share of what the tensor cores can do in a clock that a kernel of the hardware limits reached."""
     if name not in {roof.name for roof in experiments.load(ROOFS).roofs}:
@@ -72,6 +47,23 @@ def roof(data: Dataset, name: str) -> float | None:
     rows = [row for row in data.newest if row.kind == "roof" and row.roof == name and row.status == "passed"]
     rates = (max(rows, key=lambda row: row.time).per_clock or {}).get("flop") if rows else None
     return statistics.median(rates) / PEAK if rates else None
+
+
+RACE = facts.Race(
+    languages={"wgmma": ("cuda", "triton", "gluon", "tlx"), "mma_sync": ("cuda", "triton", "gluon")},
+    libraries={"wgmma": ("flex", "sdpa_cudnn", "fa3", "fa4"), "mma_sync": ("sdpa_flash",)},
+    experiments=_experiments,
+    headline=LADDER,
+    labels={"sdpa_flash": "FlashAttention-2"},
+    roof=roof,
+)
+DECODING = facts.Race(
+    languages={"mma_sync": SHOWN},
+    libraries={"mma_sync": experiments.load(f"attention/{DECODE}").peers},
+    experiments=lambda data, language: [DECODE],
+    headline=DECODE,
+)
+"""Few queries on many keys: memory is the limit, and no product is large enough for wgmma."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +88,3 @@ def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Data
         said = matrix.said_of(name, known, ("triton", "gluon", "cuda"))
         found.append(Deciding(title, name, said, matrix.cost(data, problem, technique), wrong))
     return found
-
-
-def newest_triton(datasets: Iterable[Dataset]) -> tuple[Dataset, list[versions.Beside]] | None:
-    """The kernels, core Triton's among them, by the newest Triton that was timed beside the installed one, on the first
-    of these GPUs that timed it so."""
-    for data in datasets:
-        found = versions.beside(data, VERSIONS)
-        if versions_of_triton := [one.backend.partition("@")[2] for one in found if one.backend.startswith("triton")]:
-            return data, [one for one in found if one.backend.partition("@")[2] == max(versions_of_triton)]
-    return None

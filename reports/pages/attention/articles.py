@@ -54,7 +54,7 @@ def hit_rates(datasets: Sequence[Dataset]) -> list[tuple[Row, dict[str, float]]]
     cells: dict[tuple[str, str], tuple[Row, dict[str, float]]] = {}
     for name in L2_ORDERS:
         for row, _ in counters.profiled(datasets, name):
-            rate = counters.metric(row, counters.HIT_RATE)
+            rate = row.details["metrics"].get(counters.HIT_RATE)
             if rate is not None and row.problem_fields["heads"] > 1:
                 cells.setdefault((row.problem, row.tile), (row, {}))[1].setdefault(name, rate)
     return [cell for cell in cells.values() if set(cell[1]) == set(L2_ORDERS)]

@@ -10,6 +10,7 @@ from harness.catalog import experiments
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import label
+from reports.facts.gains import Gain, mean
 
 EXPERIMENT, OURS = "calls", "flash_attention"
 
@@ -25,13 +26,12 @@ class Calls:
 
     @property
     def rivals(self) -> list[str]:
-        """The libraries."""
         return [label(name) for name in self.names if name != OURS]
 
     @property
-    def over(self) -> list[float]:
-        """The smallest first."""
-        return sorted(ratio.value for *_, ratio in self.lines if ratio)
+    def over(self) -> Gain | None:
+        """The mean of our speed over that of the fastest library."""
+        return mean(ratio for *_, ratio in self.lines)
 
 
 def calls(data: Dataset) -> Calls | None:

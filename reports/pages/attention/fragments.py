@@ -5,27 +5,13 @@ Drawn are the first eight rows and sixteen keys; the other eight rows of a fragm
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from reports.facts.layouts import layout
 
-ROWS, KEYS = 8, 16
+KEYS = 16
 MARKED = 1
 """The lane whose scores are marked."""
 SHOWN = ("register_softmax",)
 """Techniques whose pages show them."""
-
-
-@dataclass(frozen=True)
-class Holding:
-    """`lanes`: per row, the lane that holds the score of each key."""
-
-    title: str
-    text: str
-    lanes: tuple[tuple[int, ...], ...]
-
-
-def _holding(title: str, text: str, lane: Callable[[int, int], int]) -> Holding:
-    return Holding(title, text, tuple(tuple(lane(row, key) for key in range(KEYS)) for row in range(ROWS)))
 
 
 def accumulator(row: int, key: int) -> int:
@@ -40,15 +26,17 @@ def half_a_warp(row: int, key: int) -> int:
 
 
 HOLDINGS = (
-    _holding("S, as Q K leaves it", "A row is in four lanes: two scores of every eight keys in each.", accumulator),
-    _holding(
+    layout("S, as Q K leaves it", "A row is in four lanes: two scores of every eight keys in each.", accumulator, KEYS),
+    layout(
         "S, as half a warp wants it",
         "A row is in sixteen lanes. Nearly every score changes its lane: S and P pass through shared memory.",
         half_a_warp,
+        KEYS,
     ),
-    _holding(
+    layout(
         "P, as P V takes it",
         "Where S was: a softmax in these lanes moves nothing, and two shuffles join the four of a row.",
         accumulator,
+        KEYS,
     ),
 )

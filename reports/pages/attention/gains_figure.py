@@ -20,10 +20,6 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
     drawn = [line for line in lines if any(line.here[backend].gain for backend in LANGUAGES)]
     if not drawn:
         return None
-    return _gains(drawn, article.name)
-
-
-def _gains(drawn: Sequence[Line], article: str) -> str:
     height = 0.9 + 0.42 * len(drawn)
     figure, (axes, columns) = new_grid(1, 2, WIDTH, height, sharey=True, width_ratios=(4, 3))
     axes.axvline(1, color=MUTED, lw=1.2, zorder=1)
@@ -53,4 +49,4 @@ def _gains(drawn: Sequence[Line], article: str) -> str:
     axes.grid(visible=False, axis="y")
     columns.set(xlim=(0, 3), ylim=(len(drawn) - 0.5, -1.5))
     columns.set_axis_off()
-    return to_svg(figure, f"gains {article}")
+    return to_svg(figure, f"gains {article.name}")

@@ -29,6 +29,7 @@ def page(of: Rows) -> dict[str, Any]:
     data, found = ledger.found(of.fresh_first)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
+    timed = {one["start"] for ways in problems for one in ways if one["ledger"].gap}
     return {
         "question": experiments.question(EXPERIMENT),
         "articles": [article(of, name) for name in experiments.about_articles()],
@@ -37,9 +38,7 @@ def page(of: Rows) -> dict[str, Any]:
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
         "intro": texts(of, data)[""],
         "problems": problems,
-        "untimed": {
-            title: WAYS[start] for start, title in ledger.STARTS.items() if found and not _timed(problems, title)
-        },
+        "untimed": {title: WAYS[start] for start, title in ledger.STARTS.items() if found and title not in timed},
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "gain": ledger.gain,
@@ -60,25 +59,18 @@ def article(of: Rows, name: str) -> tuple[Article, Line | None, str, bool]:
     return one, largest(steps(data, one)), short_gpu(data.gpu), earlier
 
 
-def _timed(problems: Sequence[Sequence[dict[str, Any]]], start: str) -> bool:
-    return any(one["ledger"].gap for ways in problems for one in ways if one["start"] == start)
-
-
 def way(one: Ledger) -> dict[str, Any]:
     """From one language's best kernel to the flagship: the table and the drawing."""
     lines = ledger.lines(one)
-    drawn = (
-        (gap_waterfall.WIDE, gap_waterfall.NARROW)
-        if one.gap and any(line.size for line in lines if line.counts)
-        else ()
-    )
+    is_known = one.gap and any(line.size for line in lines if line.counts)
+    widths = (gap_waterfall.WIDE, gap_waterfall.NARROW) if is_known else ()
     start = ledger.STARTS[one.start]
     return {
         "ledger": one,
         "start": start,
         "lines": [(line, ledger.share(one, line)) for line in lines],
         "drawings": [
-            Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in drawn
+            Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in widths
         ],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from matplotlib.axes import Axes
 
@@ -36,7 +37,8 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
     length is an equal factor. An open bar is a loss."""
     added = [(line, line.size) for line in lines if line.counts and line.size]
-    places = _places([size.value for _, size in added], one)
+    sizes = [*(size.value for _, size in added), one.remainder.value if one.remainder else 0.0]
+    places = list(pairwise(accumulate(sizes, initial=0.0)))  # where bars begin and end, the remainder's last
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
     height = row * (len(added) + 3) + 26
@@ -49,12 +51,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         write(axes, minus(f"{tick:+d}%"), (x, height - 12), size=TICK, color=MUTED, ha="center")
 
     def label(text: str, y: float, bold: bool = False) -> None:
-        if narrow:
-            write(axes, text, (axes.get_xlim()[0], y + 10), size=TICK, weight="bold" if bold else "normal")
-        else:
-            write(
-                axes, text, (axes.get_xlim()[0], y + row / 2), (-8, 0), ha="right", weight="bold" if bold else "normal"
-            )
+        left_of = (0, 0) if narrow else (-8, 0)
+        style = {"weight": "bold" if bold else "normal", **({"size": TICK} if narrow else {"ha": "right"})}
+        write(axes, text, (axes.get_xlim()[0], y + (10 if narrow else row / 2)), left_of, **style)
 
     def middle(y: float) -> float:
         return y + (30 if narrow else row / 2)
@@ -82,15 +81,6 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     top = places[-1][1]
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
     return to_svg(figure, f"ledger {one.start} {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")
-
-
-def _places(sizes: Sequence[float], one: Ledger) -> list[tuple[float, float]]:
-    """Where each bar begins and ends, the remainder's last."""
-    found, at = [], 0.0
-    for size in (*sizes, one.remainder.value if one.remainder else 0.0):
-        found.append((at, at + size))
-        at += size
-    return found
 
 
 def _ticks(low: float, high: float) -> range:

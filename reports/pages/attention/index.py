@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.catalog import techniques
@@ -10,8 +11,9 @@ from reports.data.dataset import Dataset, Ratio, Row
 from reports.data.names import LANGUAGES, cell_title, label, short_gpu
 from reports.facts import answer as facts
 from reports.facts import counters, steps, versions
-from reports.facts.answer import Answer, Bar, Shares, program
+from reports.facts.answer import Answer, Bar, program
 from reports.facts.expressibility import Said
+from reports.facts.gains import Gain
 from reports.pages import answers, downloads
 from reports.pages.attention import answer, calls
 from reports.pages.common import Rows, other_operators
@@ -58,7 +60,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     if found is None:
         return {"answer": None, "of_all": data.operator.techniques}
     deciding = answer.deciding(data, found.problem, rows.known, rows.datasets)
-    grades = {one.grade for line in deciding for one in line.said.values()}
+    drawn = {state(one)[0] for line in deciding for one in line.said.values()}
     grid, decode = (facts.over_problems(data, name, answer.SHOWN) for name in (answer.GRID, answer.DECODE))
     grids = {"grid": grid, "decode": decode}
     over_grid, over_decode = (facts.over(data, some, "library", answer.SHOWN) for some in grids.values())
@@ -77,7 +79,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "of_best": {line.technique: of_best(data, found, line) for line in deciding},
         "languages": {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")},
         "state": state,
-        "legend": {grade: text for grade, text in LEGEND.items() if {grade, *_alike(grade)} & grades},
+        "legend": {grade: text for grade, text in LEGEND.items() if grade in drawn},
         "controlled": {language: controlled(deciding, language) for language in ("gluon", "triton")},
         "pieces": PIECES,
         "over_cuda": facts.over(data, grid, "cuda", ("gluon", "triton")),
@@ -96,13 +98,17 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
 
 
 def newest(datasets: Iterable[Dataset]) -> tuple[dict[str, versions.Beside], str, list[str]] | None:
-    """What answer.newest_triton finds, by language; the GPU, and core Triton's problems."""
-    found = answer.newest_triton(datasets)
-    if not found:
-        return None
-    data, kernels = found
-    by_language = {kernel.backend.partition("@")[0].partition("_")[0]: kernel for kernel in kernels}
-    return by_language, short_gpu(data.gpu), [cell_title(problem) for problem in by_language["triton"].cells]
+    """The kernels, by language, of the newest Triton that compiled core Triton's and was timed beside the installed
+    one, on the first GPU that has such; the GPU, and core Triton's problems."""
+    for data in datasets:
+        found: dict[str, dict[str, versions.Beside]] = {}
+        for one in versions.beside(data, answer.VERSIONS):
+            series, _, version = one.backend.partition("@")
+            found.setdefault(version, {})[series.partition("_")[0]] = one
+        if of_triton := [version for version, kernels in found.items() if "triton" in kernels]:
+            kernels = found[max(of_triton)]
+            return kernels, short_gpu(data.gpu), [cell_title(problem) for problem in kernels["triton"].cells]
+    return None
 
 
 def controlled(deciding: Iterable[answer.Deciding], language: str) -> str:
@@ -126,30 +132,20 @@ def of_best(data: Dataset, found: Answer, line: answer.Deciding) -> tuple[Ratio,
 
 
 def triton_ahead(data: Dataset, grid: facts.Grid) -> list[str]:
-    """The problems on which core Triton is faster than Gluon."""
     over = {problem: data.ratio(points["triton"], points["gluon"]) for problem, points in grid}
     return [cell_title(problem) for problem, ratio in over.items() if ratio and ratio.value > 1]
 
 
-def decode_shares(data: Dataset, grid: facts.Grid) -> dict[str, Ratio]:
+def decode_shares(data: Dataset, grid: facts.Grid) -> dict[str, Gain]:
     """Of each language and of the fastest library, the geometric mean over the problems that all of them have, as a
     share of the best; empty where there is none."""
     names = ("triton", "gluon", "cuda", "library")
     counted = [(problem, points) for problem, points in grid if all(points[name].counts for name in names)]
     over = facts.over(data, counted, "cuda", names)
-    if not counted or [len(over[name].ratios) for name in over] != [len(counted)] * len(names):
+    if not counted or [share.cells for share in over.values()] != [len(counted)] * len(names):
         return {}
-    most = max(shares.value for shares in over.values())
-    return {name: _share(shares, most) for name, shares in over.items()}
-
-
-def _share(shares: Shares, most: float) -> Ratio:
-    value = shares.value / most
-    return Ratio(value, value, value, 0, shares.linked)
-
-
-def _alike(grade: str) -> set[str]:
-    return {"automatic"} if grade == "hint" else set()
+    most = max(share.value for share in over.values())
+    return {name: replace(share, value=share.value / most) for name, share in over.items()}
 
 
 def state(said: Said) -> tuple[str, str]:

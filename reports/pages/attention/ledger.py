@@ -55,7 +55,6 @@ def gains(one: Ledger, term: Term) -> tuple[Estimate | None, Estimate | None]:
 
 
 def share(one: Ledger, line: Line) -> float | None:
-    """A term's part of the gap."""
     return line.size.value / one.gap.value if line.counts and line.size and one.gap and one.gap.value else None
 
 
@@ -105,21 +104,7 @@ def orders(data: Dataset, one: Ledger, term: Term) -> list[tuple[str, str]]:
             words = [f"{technique} ({backend}, {row.tile}, ptxas {ptxas})"]
             words.append(f"{row.registers:.0f} registers, {row.spill_bytes:.0f} bytes spilled")
             words += [f"{loop['instructions']} instructions in a step"] if loop.get("instructions") else []
-            under, all_of_them = exponentials(str(loop["sequence"]))
-            words += [f"{under} of {all_of_them} exponentials while a product is in flight"] if all_of_them else []
+            under, every = (loop[part]["exponentials"] for part in ("under_products", "all"))
+            words += [f"{under} of {every} exponentials while a product is in flight"] if every else []
             found.append((", ".join(words), str(loop["sequence"])))
     return found
-
-
-def exponentials(sequence: str) -> tuple[int, int]:
-    """Exponentials of a main loop behind the first wgmma of a product and before the wait for all products, and all.
-    The loop is read twice: a product may be in flight from one step to the next."""
-    in_flight, under, count = False, 0, 0
-    for _ in range(2):
-        under = count = 0
-        for product, left, number in re.findall(r"(wgmma)|\bwait (\d)|(\d+) ex2", sequence):
-            if number:
-                under, count = under + int(number) * in_flight, count + int(number)
-            else:
-                in_flight = bool(product) or (in_flight and left != "0")
-    return under, count

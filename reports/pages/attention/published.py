@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.catalog.entries import Tile
 from harness.operators.attention import articles
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
-from harness.rows import reading
 from reports.data.dataset import Dataset, Point, Ratio, fastest
 from reports.pages.common import Rows
 
@@ -66,7 +65,6 @@ def timed_in(rows: Rows, name: str) -> tuple[Dataset, bool]:
 
 
 def steps(data: Dataset, article: Article) -> list[Line]:
-    """The article's ladder, step by step."""
     return [_line(data, article, step) for step in article.steps]
 
 
@@ -121,11 +119,6 @@ def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
 def _best(data: Dataset, article: Article, problem: Problem, backend: str) -> Point:
     """The fastest of all cells that the article's experiment has timed on one problem: those that it asks for, and
     those that it asked for before."""
-    return fastest(_points(data, article, problem, backend))
-
-
-def _points(data: Dataset, article: Article, problem: Problem, backend: str) -> Iterator[Point]:
-    timed = [row for row in data.timings(article.name) if row["backend"] == backend and row.get("technique")]
-    here = [row for row in timed if reading.slug(row) == problem.slug]
-    for technique, tile in dict.fromkeys((row["technique"], Tile.from_dict(row["tile"])) for row in here):
-        yield data.point(article.name, problem, technique, backend, tile=tile)
+    timed = {(row.technique, row.tile) for row in data.at(article.name, problem, backend) if row.technique}
+    kernels = [(name, Tile.parse(tile)) for name, tile in sorted(timed)]
+    return fastest(data.point(article.name, problem, name, backend, tile=tile) for name, tile in kernels)

@@ -28,8 +28,7 @@ def picture(found: Answer, lines: Sequence[Deciding]) -> str:
     height = TOP + bars.height_of(found) + FOOT
     figure, axes = canvas(WIDTH, height, 0, 0, 0, 0)
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
-    over = [found.over_cuda(language) for language in ("gluon", "triton")]
-    shares = [printed(share) if share else "an unmeasured share" for share in over]
+    shares = [printed(found.over_cuda(language)) for language in ("gluon", "triton")]
     sentence = "On NVIDIA’s {} Gluon reaches {} of hand-written CUDA, core Triton {}."
     write(axes, sentence.format(found.gpu, *shares), (MARGIN, 24), size=15, weight="bold")
     left, wide = MARGIN + bars.LEFT, bars.WIDE - bars.LEFT - bars.RIGHT

@@ -12,7 +12,7 @@ from harness.operators.attention_backward.prices import EXPERIMENT as GAP
 from reports.data.dataset import Dataset, fastest
 from reports.facts.answer import Race, program
 from reports.facts.steps import program_of
-from reports.pages.answers import Comparison, fastest_of, peak
+from reports.pages.answers import Comparison, fastest_of
 
 LADDER, GRID, FLEX = "ladder", "grid", "over_flex"
 
@@ -58,7 +58,6 @@ ANSWER = Backward(
         libraries={"wgmma": ("sdpa_cudnn", "fa4", "flex"), "mma_sync": ("sdpa_flash",)},
         experiments=_experiments,
         headline=LADDER,
-        peak=peak,
         labels={"sdpa_flash": "FlashAttention-2"},
     ),
     between="who adds dQ while others multiply",

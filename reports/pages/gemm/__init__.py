@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.operators.gemm.libraries import PEERS
 from reports.data.dataset import Dataset
 from reports.facts.answer import Race
-from reports.pages.answers import Comparison, peak
+from reports.pages.answers import Comparison
 
 LADDER = "ladder"
 
@@ -20,7 +20,6 @@ ANSWER = Comparison(
         libraries={"wgmma": PEERS, "mma_sync": ()},
         experiments=_experiments,
         headline=LADDER,
-        peak=peak,
         labels={"inductor": "Inductor"},
     ),
     between="nothing between the products",

@@ -20,7 +20,7 @@ from reports.facts import answer as facts
 from reports.facts import history, matrix, steps
 from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
-from reports.facts.gains import gains
+from reports.facts.gains import gains, mean
 from reports.pages import overview
 from reports.pages.attention import answer, calls, index
 from reports.pages.common import Rows
@@ -177,14 +177,17 @@ def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_
 def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
     def told(*processes: int) -> str:
         ratios = [Ratio(0.9, 0.9, 0.9, count, linked=not count) for count in processes]
-        return facts.certainty({"cuda": facts.Shares(ratios)})
+        share = mean(ratios)
+        return facts.certainty({"cuda": share} if share else {})
 
     assert told(1, 1) == "one process each, no interval"
     assert told(2, 1, 0) == "one or two processes each, no interval"
     assert told(2, 3) == "some are of two processes each, no interval"
     assert told(3, 4) == told(0) == ""
-    shares = facts.Shares([Ratio(0.8, 0.8, 0.8, 0, linked=True), Ratio(1.25, 1.25, 1.25, 1, linked=False)])
-    assert (facts.printed(shares), shares.ends) == ("~1.00", (0.8, 1.25))
+    share = mean([Ratio(0.8, 0.8, 0.8, 0, linked=True), Ratio(1.25, 1.25, 1.25, 1, linked=False), None])
+    assert share
+    assert (facts.printed(share), share.low, share.high, share.cells) == ("~1.00", 0.8, 1.25, 2)
+    assert facts.printed(None) == "an unmeasured share"
 
 
 def test_a_call_stands_beside_the_fastest_library_with_its_time_on_the_host() -> None:
@@ -196,11 +199,12 @@ def test_a_call_stands_beside_the_fastest_library_with_its_time_on_the_host() ->
         rows.append(row | {"samples_ms": [ms] * 20, "call_us": {"launcher": host}})
     found = calls.calls(dataset(rows))
     assert found
-    assert found.over == pytest.approx([0.9])
+    assert found.over
+    assert (found.over.value, found.over.cells) == (pytest.approx(0.9), 1)
     assert found.host == {"flash_attention": 20.0, "sdpa_cudnn": 25.0, "fa3": 140.0}
     without = calls.calls(dataset(rows[:2]))
     assert without
-    assert without.over == []
+    assert without.over is None
 
 
 def timed_at(row: Row, speed: float) -> Row:
@@ -499,7 +503,7 @@ def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
         case = next(row for row in data.timings() if (row.technique, row.backend) == (VICTIM, "cuda"))
         data.__dict__["scores"] = [{"name": "cuda_over_fa2", "cells": [{"case": cell(case)}]}]
         found = history.sections(data)
-        return next(one for one in found[0].lines if (one.technique, one.backend) == (VICTIM, "cuda"))
+        return next(one for one in next(iter(found.values())) if (one.technique, one.backend) == (VICTIM, "cuda"))
 
     runs = replicated.BOARDS * replicated.PROCESSES
     for factor, told in ((1.001, compare.SAME), (1.1, compare.SLOWER), (0.9, compare.FASTER)):
@@ -521,9 +525,9 @@ def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
 def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
     one_run = dataset([row for row in synthetic.rows() if row.get("experiment") != "sequence_length"])
     found = history.sections(one_run)
-    for one in found[0].lines:
+    for one in next(iter(found.values())):
         assert (one.verdict, one.change, one.edited, len(one.moments)) == (None, None, False, 1)
-    assert [section.title for section in found] == [
+    assert list(found) == [
         *("CUDA over flash-attn 2; CUDA over cuDNN", "Triton over CUDA", "core Triton over FlexAttention"),
     ]
 
@@ -534,7 +538,7 @@ def test_the_sparklines_have_their_numbers_as_files(data: Dataset, monkeypatch: 
     moments = [history.Moment(rows, "2030-01-01", 0.9, "a", current=True) for rows in runs]
     problem = synthetic.PROBLEMS[0]
     line = history.Line("scalar", "cuda", problem, "64x64", moments, compare.Verdict("a case", compare.SAME))
-    sections = [history.Section(title, [line]) for title in ("One", "Another with the same cell")]
+    sections = {title: [line] for title in ("One", "Another with the same cell")}
     monkeypatch.setattr(history, "sections", lambda *_: sections)
     page = overview.regressions(data)
     (download,) = page["files"]

@@ -70,7 +70,8 @@ def raw(technique: str, backend: str, tile: str) -> made.Row:
 
 def gated(row: made.Row, sequence: str, **rest: object) -> made.Row:
     """The gate's row of a kernel, with the order of its main loop."""
-    loop = {"sequence": sequence, "instructions": 100, "serialized": False}
+    counts = {"all": {"exponentials": 66}, "under_products": {"exponentials": 14}}
+    loop = {"sequence": sequence, "instructions": 100, "serialized": False, **counts}
     return {**row, "kind": "gate", "code": {"main_loop": loop, "registers": 168, "spill_bytes": 8}, **rest}
 
 
@@ -183,7 +184,10 @@ def test_the_order_of_a_main_loop_is_of_the_kernel_that_was_timed() -> None:
     assert schedule[-1][0].startswith("without_lazy_rescale (cuda, 128x128-s2-w8")
     term = term_of("assembler")
     bundled = gated(raw("flagship", TRITON, "64x128-s1-w4"), "8 wgmma, wait 0", compiler={"ptxas": "12.8.93"})
-    words = "flagship (triton, 64x128-s1-w4, ptxas 12.8.93), 168 registers, 8 bytes spilled, 100 instructions in a step"
+    words = (
+        "flagship (triton, 64x128-s1-w4, ptxas 12.8.93), 168 registers, 8 bytes spilled, 100 instructions in a step, "
+    )
+    words += "14 of 66 exponentials while a product is in flight"
     assert facts.orders(dataset(ROWS), one, term) == []
     assert facts.orders(dataset([*ROWS, bundled]), one, term) == [(words, "8 wgmma, wait 0")]
     assert facts.orders(dataset([*ROWS, {**bundled, "source_sha256": "earlier"}]), one, term) == []

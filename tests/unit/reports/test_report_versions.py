@@ -8,7 +8,7 @@ from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts.versions import beside
-from reports.pages.attention import answer
+from reports.pages.attention import answer, index
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -43,7 +43,7 @@ def test_each_triton_is_told_beside_the_installed_one() -> None:
         ("gluon@3.9.0", list(PROBLEMS), 1.02),
         ("tlx@3.8.0", [PROBLEMS[0]], 0.98),
     ]
-    assert answer.newest_triton([dataset(rows())]) is None, "no core Triton was timed"
+    assert index.newest([dataset(rows())]) is None, "no core Triton was timed"
 
 
 def test_where_tlx_has_a_tile_of_its_own_each_is_told_at_its_own() -> None:

@@ -51,7 +51,7 @@ def test_a_note_names_its_own_heading_and_legend_or_takes_the_drawings_of_anothe
 
 def test_products_leave_scores_where_the_next_ones_take_them_and_a_half_warp_does_not() -> None:
     """As cuda_kernels/attention/ampere counts them: `group` is lane / 4, `quad` is lane % 4."""
-    left, wanted, taken = (one.lanes for one in fragments.HOLDINGS)
+    left, wanted, taken = (one.rows for one in fragments.HOLDINGS)
     for lane in range(32):
         group, quad = lane // 4, lane % 4
         held = [(row, key) for row in range(8) for key in range(16) if left[row][key] == lane]
