@@ -4,6 +4,7 @@ worker imports, and no more. In all else they are as harness.measure.worker star
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import json
@@ -31,44 +32,40 @@ ABOVE = 1000
 """Descriptors from here on are nobody's."""
 
 
-@functools.cache
-def _template(libraries: str | None) -> socket.socket:
-    """The connection to the process that forks. The system looks for its libraries where it was told at its start."""
-    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    environment = {**os.environ, **worker.WAITING, "PYTHONPATH": str(CHECKOUT)}
-    command = [sys.executable, "-P", "-c", TEMPLATE, str(theirs.fileno())]
-    with theirs:
-        process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
-    atexit.register(process.wait)
-    atexit.register(ours.shutdown, socket.SHUT_RDWR)
-    return ours
-
-
 class Forked:
     """What a worker needs of subprocess.Popen."""
 
-    template = staticmethod(_template)
+    @staticmethod
+    @functools.cache
+    def template(libraries: str | None) -> socket.socket:
+        """The connection to the process that forks. The system looks for its libraries where it was told at its
+        start."""
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        environment = {**os.environ, **worker.WAITING, "PYTHONPATH": str(CHECKOUT)}
+        command = [sys.executable, "-P", "-c", TEMPLATE, str(theirs.fileno())]
+        with theirs:
+            process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
+        atexit.register(process.wait)
+        atexit.register(ours.shutdown, socket.SHUT_RDWR)
+        return ours
 
     def __init__(
         self, command: list[str], *, env: dict[str, str], stdout: IO[bytes], pass_fds: list[int], **_: Any
     ) -> None:
-        self._asks = self.template(env.get("LD_LIBRARY_PATH"))
+        template = self.template(env.get("LD_LIBRARY_PATH"))
+        self._told, tells = socket.socketpair(type=socket.SOCK_SEQPACKET)
         given = {1: stdout.fileno(), 2: stdout.fileno(), **{number: number for number in pass_fds}}
-        arguments = command[command.index("-m") + 1 :]
-        message = json.dumps([arguments, env, os.getcwd(), list(given)]).encode()
-        socket.send_fds(self._asks, [message], list(given.values()))
-        self.pid = int(self._asks.recv(MESSAGE))
-        self._end, self._code = os.pidfd_open(self.pid), None
+        message = json.dumps([command[command.index("-m") + 1 :], env, os.getcwd(), list(given)]).encode()
+        with tells:
+            socket.send_fds(template, [message], [tells.fileno(), template.fileno(), *given.values()])
+        self.pid, self._code = int(self._told.recv(MESSAGE)), None
 
     def poll(self) -> int | None:
-        return self.wait() if self._code is not None or select.select([self._end], [], [], 0)[0] else None
+        return self.wait() if self._code is not None or select.select([self._told], [], [], 0)[0] else None
 
     def wait(self) -> int:
         if self._code is None:
-            select.select([self._end], [], [])
-            os.close(self._end)
-            self._asks.send(json.dumps(self.pid).encode())
-            self._code = int(self._asks.recv(MESSAGE))
+            self._code = int(self._told.recv(MESSAGE))
         return self._code
 
     def send_signal(self, number: int) -> None:
@@ -76,52 +73,50 @@ class Forked:
             os.kill(self.pid, number)
 
 
-def start(command: list[str], **options: Any) -> Forked | subprocess.Popen:
-    """On a GPU a worker starts as ever."""
-    return (Forked if why_no_gpu() else subprocess.Popen)(command, **options)
+SUBPROCESS: Any = SimpleNamespace(
+    Popen=lambda command, **options: (Forked if why_no_gpu() else subprocess.Popen)(command, **options),
+    DEVNULL=subprocess.DEVNULL,
+)
+"""In place of harness.measure.worker's. On a GPU a worker starts as ever."""
 
 
-SUBPROCESS: Any = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
-"""In place of harness.measure.worker's."""
+def _reap() -> None:
+    """Waits for the parents of forks that have ended, so that their time is counted."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def serve(descriptor: int) -> str:
-    """Forks as it is asked, and says the exit code of what has ended, until whoever asks hangs up. A fork returns the
-    module that it is to run."""
+    """Forks as it is asked, until whoever asks hangs up. A fork returns the module that it is to run, and may ask here,
+    too. Its parent says its exit code, and ends with whoever asked, and the fork with it."""
     asks = socket.socket(fileno=descriptor)
-    while True:
-        message, given, *_ = socket.recv_fds(asks, MESSAGE, 16)
-        if not message:
-            os._exit(0)
-        asked = json.loads(message)
-        if isinstance(asked, int):
-            answer = os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1])
-        elif not (answer := os.fork()):
-            break
-        for one in given:
+    while (asked := socket.recv_fds(asks, MESSAGE, 16))[0] and os.fork():
+        for one in asked[1]:
             os.close(one)
-        asks.send(str(answer).encode())
-    asks.close()
+        _reap()
+    if not asked[0]:
+        _reap()
+        os._exit(0)
+    sys.argv, environment, folder, numbers = json.loads(asked[0])
+    above = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, ABOVE) for one in asked[1]]
+    for one in (asks.detach(), *asked[1]):
+        os.close(one)
+    tells, template = (socket.socket(fileno=one) for one in above[:2])
+    for one, number in zip(above[2:], numbers, strict=True):
+        os.dup2(one, number)
+        os.close(one)
+    if child := os.fork():
+        if tells not in select.select([os.pidfd_open(child), tells], [], [])[0]:
+            tells.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+        os._exit(0)
     os.setsid()
-    sys.argv, environment, folder, numbers = asked
-    if sys.argv[0] == worker.SERVICE:  # its own processes are forked, too, from one that is as this one is now
-        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        if not os.fork():
-            ours.close()
-            for one in given:
-                os.close(one)
-            return serve(theirs.detach())
-        theirs.close()
-        Forked.template = staticmethod(lambda libraries: ours)
-        worker.subprocess = SUBPROCESS
+    tells.send(str(os.getpid()).encode())
+    tells.close()
+    Forked.template = staticmethod(lambda libraries: template)
+    worker.subprocess = SUBPROCESS
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
-    for one, number in zip([fcntl.fcntl(one, fcntl.F_DUPFD, ABOVE) for one in given], numbers, strict=True):
-        os.dup2(one, number)
-        os.close(one)
-    for one in given:
-        if one not in numbers:
-            os.close(one)
     return str(sys.argv[0])
