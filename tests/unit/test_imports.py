@@ -48,19 +48,13 @@ FILES = (
         (),
     ),
     Row(("harness/machine/clocks.py",), ("torch", "pynvml")),
-    Row(
-        ("harness/build/machine_code.py",),
-        ("harness.catalog.sources", "harness.build.instruction_order", "triton"),
-    ),
+    Row(("harness/build/machine_code.py",), ("harness.catalog.sources", "harness.build.instruction_order", "triton")),
     Row(("harness/measure/timing.py",), ("torch", "harness.machine.clocks", "harness.catalog.entries")),
     Row(
         ("harness/measure/ray_workers.py",),
         (
-            "harness.catalog.sources",
-            "harness.machine.processes",
-            "harness.rows.reading",
-            "harness.measure.fleet",
-            "ray",
+            *("harness.catalog.sources", "harness.machine.processes", "harness.rows.reading"),
+            *("harness.measure.fleet", "ray"),
         ),
     ),
     Row(("harness/expressibility/child.py",), ("triton", "triton_kernels", "harness.build")),
@@ -107,11 +101,8 @@ ROOMS = {
             *("triton_kernels.attention.gluon_warpgroups", "triton_kernels.attention.gluon_pipeline"),
             "triton_kernels.attention.packed_rows",
             *("triton_kernels.gemm.specialization", "triton_kernels.gemm.epilogue", "triton_kernels.gemm.gluon_tiles"),
-            *(
-                "triton_kernels.gemm.groups",
-                "triton_kernels.gemm.gluon_groups",
-                "triton_kernels.gemm.gluon_two_tensors",
-            ),
+            *("triton_kernels.gemm.groups", "triton_kernels.gemm.gluon_groups"),
+            "triton_kernels.gemm.gluon_two_tensors",
             *("triton_kernels.attention_backward.specialization", "triton_kernels.attention_backward.row_sums"),
             "triton_kernels.attention_backward.gluon_warpgroups",
         ),
@@ -148,9 +139,7 @@ ROOMS = {
         ),
     ),
     "harness.measure": Row(
-        ("harness/measure",),
-        ("harness.measure", *BELOW_BUILD, "harness.build", "torch", "numpy"),
-        OPERATORS,
+        ("harness/measure",), ("harness.measure", *BELOW_BUILD, "harness.build", "torch", "numpy"), OPERATORS
     ),
     "harness.inspection": Row(
         ("harness/inspection",),
@@ -158,19 +147,13 @@ ROOMS = {
         OPERATORS,
     ),
     "harness.expressibility": Row(
-        ("harness/expressibility",),
-        ("harness.expressibility", *BELOW_BUILD, "harness.build"),
-        OPERATORS,
+        ("harness/expressibility",), ("harness.expressibility", *BELOW_BUILD, "harness.build"), OPERATORS
     ),
     "harness.setup": Row(
         ("harness/setup",),
         (
-            "harness.setup",
-            "harness.machine.cuda_tools",
-            "harness.operators",
-            "cuda_kernels.toolchain",
-            "torch",
-            "pynvml",
+            *("harness.setup", "harness.machine.cuda_tools", "harness.operators", "cuda_kernels.toolchain"),
+            *("torch", "pynvml"),
         ),
         OPERATORS,
     ),

@@ -49,8 +49,9 @@ from tests.support.row_file import write
 pytestmark = pytest.mark.slow
 
 NAMES = [technique.name for technique in techniques.TECHNIQUES]
-
-
+PROBLEM = options.load_experiment("attention/ladder").problems[0]
+GATE = {"kind": "gate", "technique": "scalar", "backend": "cuda", "problem": PROBLEM.to_dict()}
+TILE = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
 Ran = list[tuple[Experiment, dict[str, Any]]]
 
 
@@ -191,11 +192,9 @@ def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pyt
 
     def run(experiment, *, on, path, **_):  # type: ignore[no-untyped-def]
         asked.update(experiment=experiment, on=on, path=path)
-        problem = experiment.problems[0].to_dict()
-        base = {"kind": "gate", "technique": "scalar", "problem": problem}
         return [
-            {**base, "backend": "triton", "status": "passed"},
-            {**base, "backend": "cuda", "status": status, "reason": "no CPU runtime"},
+            {**GATE, "backend": "triton", "status": "passed"},
+            {**GATE, "status": status, "reason": "no CPU runtime"},
         ]
 
     monkeypatch.setattr("harness.measure.runner.run", run)
@@ -241,9 +240,7 @@ def test_the_report_takes_no_run_that_was_asked_in_passing(monkeypatch: pytest.M
     monkeypatch.setattr("harness.measure.runner.run", run)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.output.ROOT", tmp_path)
-    invoke(
-        "check", "attention/scalar", "--problem", "b1-h1-n8192-d128-fp16-full"
-    )  # a typo's timeout was on scalar's page
+    invoke("check", "attention/scalar", "--problem", "b1-h1-n8192-d128-fp16-full")
     invoke("bench", "attention/scalar")
     invoke("run", "attention/ladder")
     assert set(wrote) == {"correctness", "bench", "ladder"}
@@ -334,14 +331,7 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
 def test_report_fails_when_a_kernel_did_and_builds_the_site_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, exit_code: int
 ) -> None:
-    gate = {
-        "kind": "gate",
-        "technique": "scalar",
-        "backend": "cuda",
-        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
-        "status": status,
-        "reason": "because",
-    }
+    gate = {**GATE, "status": status, "reason": "because"}
     sites: list[Path] = []
     built: list[int] = []
 
@@ -487,9 +477,7 @@ def test_an_import_that_catches_everything_does_not_catch_ctrl_c(tmp_path: Path)
 
 
 def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
-    cells = survey.cells(
-        ["attention/scalar"], techniques.TWINS, [options.load_experiment("attention/ladder").problems[0]]
-    )
+    cells = survey.cells(["attention/scalar"], techniques.TWINS, [PROBLEM])
     series = {(case.backend, arch) for case, arch in cells}
     assert ("triton_native", "sm_90a") in series
     assert ("triton_native", "sm_80") not in series, "the same program as triton"
@@ -497,8 +485,7 @@ def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
 
 
 def test_a_declined_cell_says_why() -> None:
-    problem = options.load_experiment("attention/ladder").problems[0]
-    cell = Case("inspect", "attention/scalar", "cuda", problem, techniques.Tile(48, 48)), "sm_90a"
+    cell = Case("inspect", "attention/scalar", "cuda", PROBLEM, techniques.Tile(48, 48)), "sm_90a"
     ((_, fields),) = survey.inspect([cell])
     row = survey.row(cell, fields)
     assert (row["status"], "multiples of the tile" in row["reason"]) == ("unsupported", True)
@@ -607,14 +594,7 @@ def test_record_says_what_it_needs() -> None:
 
 def test_a_terminal_obeys_no_control_character_of_a_row() -> None:
     evil = "wrong\x1b[2J\x1b]0;title\x07 \x9b31m \u202egnp my.py:x: [red]\r"
-    row = {
-        "kind": "gate",
-        "technique": "scalar",
-        "backend": "cuda\x1b[1m",
-        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
-        "status": "unsupported",
-        "reason": evil,
-    }
+    row = {**GATE, "backend": "cuda\x1b[1m", "status": "unsupported", "reason": evil}
     terminal = Plain(force_terminal=True, color_system="truecolor", width=200, file=io.StringIO())
     terminal.print(tables.gates([row, row | {"status": "wrong"}]))
     for text in tables.failures([row | {"status": "wrong"}]):
@@ -662,20 +642,10 @@ def test_who_has_read_enough_is_told_nothing() -> None:
 
 @pytest.mark.parametrize("reason", [None, "head_dim must be 64"])
 def test_a_check_that_checked_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch, reason: str | None) -> None:
-    row = {
-        "kind": "gate",
-        "technique": "scalar",
-        "backend": "cuda",
-        "problem": options.load_experiment("attention/ladder").problems[0].to_dict(),
-        "status": "unsupported",
-        "reason": reason,
-    }
+    row = {**GATE, "status": "unsupported", "reason": reason}
     monkeypatch.setattr("harness.measure.runner.run", lambda *_, **__: [row] if reason else [])
-    for arguments in (
-        ("check", "attention/scalar", "--on", "cpu"),
-        ("check", "attention/scalar", "--on", "cpu", "--json"),
-    ):
-        code, said = invoke(*arguments)
+    for as_json in ((), ("--json",)):
+        code, said = invoke("check", "attention/scalar", "--on", "cpu", *as_json)
         assert code == 3
         assert "nothing was checked: " + ("every cell was declined" if reason else "no cell was chosen") in said
 
@@ -688,14 +658,9 @@ def test_a_check_of_what_its_file_of_rows_holds_ends_as_those_rows_say(
     slug, file = "b1-h1-n64-d64-fp16-full", tmp_path / "r.jsonl"
     row = {"kind": "gate", "on": "cpu", "technique": "scalar", "problem": Problem.parse(slug).to_dict()}
     row |= {"tile": techniques.reference_tile(techniques.get("attention/scalar"), 64).to_dict(), "status": "passed"}
-    rows = [
-        row
-        | {
-            "backend": language,
-            "source_sha256": sources.source_sha256(language, techniques.get("attention/scalar").path),
-        }
-        for language in ("cuda", "triton")
-    ]
+    path = techniques.get("attention/scalar").path
+    hashes = {language: sources.source_sha256(language, path) for language in ("cuda", "triton")}
+    rows = [row | {"backend": language, "source_sha256": sha256} for language, sha256 in hashes.items()]
     arguments = ("check", "attention/scalar", "--on", "cpu", "--problem", slug, "--rows", str(file))
     for last, expected in (({}, 0), ({"status": "wrong", "reason": "two"}, 1)):
         earlier = rows[0] | {"source_sha256": "0" * 64, "status": "wrong", "reason": "of another source"}
@@ -774,9 +739,8 @@ def test_bench_names_the_file_of_its_rows(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_what_fails_alike_is_told_once_and_each_cell_by_its_whole_name() -> None:
     row = {"kind": "gate", "kernel": "x.cu", "backend": "own", "status": "crashed", "reason": "SIGSEGV"}
-    tile = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
     slugs = ["b1-h1-n64-d64-fp16-full", "b1-h2-n128-d64-fp16-full"]
-    even = [row | {"problem": Problem.parse(slug).to_dict(), "tile": tile} for slug in slugs]
+    even = [row | {"problem": Problem.parse(slug).to_dict(), "tile": TILE} for slug in slugs]
     (told,) = tables.failures(even)
     assert told == f"crashed: x.cu own\n  SIGSEGV\n  on {slugs[0]} 64x64-s1-w4, {slugs[1]} 64x64-s1-w4"
     diagnosed = [one | {"details": {"diagnosis": ["deadlock: nobody can go on"]}} for one in even]
@@ -872,9 +836,8 @@ def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, co
     said = invoke("list")[1]
     assert "…" not in said
     assert all(re.search(rf"\b{name}\b", said) for name in (*NAMES, *options.experiments()))
-    problem = options.load_experiment("attention/ladder").problems[0]
-    row = {"kind": "timing", "technique": NAMES[-1], "backend": "triton_native", "problem": problem.to_dict()}
-    row |= {"tile": {"block_m": 128, "block_n": 128, "stages": 2, "warps": 8}, "samples_ms": [1.0], "status": "passed"}
+    row = {**GATE, "kind": "timing", "technique": NAMES[-1], "backend": "triton_native"}
+    row |= {"tile": {**TILE, "block_m": 128, "block_n": 128}, "samples_ms": [1.0], "status": "passed"}
     for show in (tables.timings, tables.gates):
         with output.console.capture() as capture:
             output.console.print(show([row]))
@@ -885,11 +848,9 @@ def test_no_name_is_cut_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, co
 
 
 def timed(status: str = "passed") -> list[dict]:
-    problem = options.load_experiment("attention/ladder").problems[0]
-    about = {"on": "gpu", "technique": "scalar", "backend": "cuda", "problem": problem.to_dict(), "status": status}
-    about["tile"] = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
-    time = {**about, "kind": "timing", "mode": "burst", "samples_ms": [2.0, 4.0, 3.0], "reason": 'a "b", c'}
-    return [{"kind": "environment", "id": "x"}, {**about, "kind": "gate"}, time]
+    gate = {**GATE, "on": "gpu", "status": status, "tile": TILE}
+    time = {**gate, "kind": "timing", "mode": "burst", "samples_ms": [2.0, 4.0, 3.0], "reason": 'a "b", c'}
+    return [{"kind": "environment", "id": "x"}, gate, time]
 
 
 @pytest.mark.parametrize("command", [("bench", "attention/scalar"), ("run", "attention/ladder")])
@@ -903,16 +864,8 @@ def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.Monke
     monkeypatch.setattr(session, "Worker", Here)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     file, problem = CHECKOUT / "tests/support/own_kernels.py", ("--problem", "b1-h2-n128-d64-fp16-full")
-    asked = (
-        "check",
-        f"{file}:output_alone",
-        "--on",
-        "cpu",
-        *problem,
-        "--rows",
-        str(tmp_path / "held.jsonl"),
-        "--report",
-    )
+    rows = ("--rows", str(tmp_path / "held.jsonl"), "--report")
+    asked = ("check", f"{file}:output_alone", "--on", "cpu", *problem, *rows)
     code, said = invoke(*asked)
     assert code == 0
     assert "no LSE (not returned, so not checked): own_kernels.py:output_alone own" in said

@@ -327,26 +327,31 @@ def test_an_experiment_of_one_group_times_all_of_it_in_every_process(
         assert {row["details"].get("replicate") for row in here} == {replicate}
 
 
-def test_the_second_process_is_timed_by_cupti_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finding is a row; a kernel that dies under the profiler is one too, and costs the others nothing."""
+def by_cupti(patch: pytest.MonkeyPatch, crashes: int = 0) -> list[list[str]]:
+    """What CUPTI is asked for; the first kernel of so many questions crashes."""
     ask, asked = Worker.call, list[list[str]]()
 
     def call(self: Worker, method: str, *arguments: Any) -> Any:
         if method != "cupti":
             return ask(self, method, *arguments)
-        labels = list(arguments[0])
-        asked.append(labels)
-        if len(asked) == 1:
-            raise worker.Failed({"status": "crashed", "reason": "signal 11"}, labels[0], "launch")
-        return {label: {"status": "passed", "details": {"difference": 0.001}} for label in labels}
+        asked.append([*arguments[0]])
+        if len(asked) <= crashes:
+            raise worker.Failed({"status": "crashed", "reason": "signal 11"}, asked[-1][0], "launch")
+        return {label: {"status": "passed", "details": {"difference": 0.001}} for label in asked[-1]}
 
-    monkeypatch.setattr(Worker, "call", call)
+    patch.setattr(Worker, "call", call)
+    return asked
+
+
+def test_the_second_process_is_timed_by_cupti_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding is a row; a kernel that dies under the profiler is one too, and costs the others nothing."""
+    asked = by_cupti(monkeypatch, crashes=1)
     what = experiment("right", peers=("sdpa_flash",))
     rows = run(tmp_path / "run.jsonl", what, modes=("burst",), replicates=3, cupti=True)
-    by_cupti = [row for row in rows if row.get("purpose") == "cupti"]
-    assert [(row["backend"], row["status"]) for row in by_cupti] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
+    found = [row for row in rows if row.get("purpose") == "cupti"]
+    assert [(row["backend"], row["status"]) for row in found] == [("sdpa_flash", "crashed"), ("cuda", "passed")]
     assert [len(labels) for labels in asked] == [2, 1]
-    assert {row["details"]["replicate"] for row in by_cupti} == {2}
+    assert {row["details"]["replicate"] for row in found} == {2}
     assert len({row["group"] for row in rows if row["kind"] == "timing"}) == 4
 
 
@@ -354,15 +359,7 @@ def test_cupti_times_what_it_has_not_seen_though_other_processes_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What two processes timed, and CUPTI in neither, is timed by CUPTI alone, once."""
-    ask, asked = Worker.call, list[set[str]]()
-
-    def call(self: Worker, method: str, *arguments: Any) -> Any:
-        if method != "cupti":
-            return ask(self, method, *arguments)
-        asked.append(set(arguments[0]))
-        return {label: {"status": "passed", "details": {"difference": 0.001}} for label in arguments[0]}
-
-    monkeypatch.setattr(Worker, "call", call)
+    asked = by_cupti(monkeypatch)
     what, path = experiment("right", peers=("sdpa_flash",)), tmp_path / "run.jsonl"
     run(path, what, modes=("burst",), replicates=2)
     assert asked == []

@@ -247,19 +247,25 @@ def test_an_article_without_rows_of_one_shape_is_incomplete() -> None:
     assert entry["reason"] == f"{missing.slug}: cuda: no row"
 
 
+def on_boards(is_slower: Callable[[Row], bool], rows: list[Row], **factors: float) -> list[Row]:
+    """The timings of a process on each board, later by a day each; some rows take the board's factor as long."""
+    found = [synthetic.environment(board, board) for board in factors]
+    for day, (board, factor) in enumerate(factors.items(), 1):
+        for row in rows:
+            if row["kind"] == "timing":
+                of_process = {"environment": board, "time": f"2031-01-0{day}T00:00:00Z"}
+                if is_slower(row) and "samples_ms" in row:
+                    of_process["samples_ms"] = [factor * sample for sample in row["samples_ms"]]
+                found.append(row | of_process)
+    return found
+
+
 def test_every_ratio_says_how_certain_it_is() -> None:
     """One process timed the synthetic rows; three have an interval, of the cells and of their mean."""
     for entry in entries(synthetic.rows()).values():
         assert entry["interval"]["low"] is None
         assert "timed in 1 process on 1 board" in entry["interval"]["reason"]
-    again = []
-    for board, factor in {"a": 1.0, "b": 1.01, "c": 1.02}.items():
-        again.append(synthetic.environment(board, board))
-        for row in synthetic.rows():
-            if row["kind"] == "timing":
-                slower = factor if row["backend"] in ("cuda", "triton_native") else 1.0
-                times = [slower * ms for ms in row.get("samples_ms", ())]
-                again.append(row | {"environment": board} | ({"samples_ms": times} if times else {}))
+    again = on_boards(lambda row: row["backend"] in ("cuda", "triton_native"), synthetic.rows(), a=1.0, b=1.01, c=1.02)
     for entry in entries(again).values():
         assert entry["interval"]["low"] <= entry["value"] <= entry["interval"]["high"]
         assert (entry["interval"]["processes"], entry["interval"]["boards"]) == (3, 3)
@@ -269,18 +275,10 @@ def test_every_ratio_says_how_certain_it_is() -> None:
 
 def test_a_ratio_is_the_mean_over_the_processes_that_its_interval_is_of() -> None:
     """The newest process's alone may lie outside."""
-
-    def of_boards(**slower: float) -> dict[str, Any]:
-        rows = []
-        for board, factor in slower.items():
-            rows.append(synthetic.environment(board, board))
-            for row in synthetic.rows():
-                if row["kind"] == "timing":
-                    times = [sample * (1 if row.get("technique") else factor) for sample in row.get("samples_ms", ())]
-                    rows.append(row | {"environment": board} | ({"samples_ms": times} if times else {}))
-        return entries(rows)["cuda_over_fa2"]
-
-    before, after = of_boards(a=1, b=1, c=1), of_boards(a=1, b=1.02, c=1.04)
+    before, after = (
+        entries(on_boards(lambda row: not row.get("technique"), synthetic.rows(), a=1, b=b, c=c))["cuda_over_fa2"]
+        for b, c in ((1, 1), (1.02, 1.04))
+    )
     gain = (1.02 * 1.04) ** (1 / 3)
     assert after["value"] == pytest.approx(before["value"] * gain)
     for old, new in zip(before["cells"], after["cells"], strict=True):
@@ -433,15 +431,11 @@ def test_a_faster_tile_counts_that_was_timed_beside_the_fastest_rival_alone(monk
     """Which rival is the fastest needs all of them in one group, our best tile needs that rival."""
 
     def at_another_tile(*rivals: str) -> Any:
-        faster = [
-            row | {"group": "another", "samples_ms": [sample / 1.2 for sample in row["samples_ms"]]}
-            if row["backend"] == "triton"
-            else row | {"group": "another"}
-            for row in grid_rows(rivals={name: RIVALS[name] for name in rivals})
-            if "samples_ms" in row
-        ]
-        tile = {"tile": Tile(128, 64, 3, 8).to_dict()}
-        rows = [row | tile if row["backend"] == "triton" else row for row in faster]
+        rows = [row | {"group": "another"} for row in grid_rows({name: RIVALS[name] for name in rivals})[1:]]
+        for row in rows:
+            if row["backend"] == "triton":
+                row["samples_ms"] = [sample / 1.2 for sample in row["samples_ms"]]
+                row["tile"] = Tile(128, 64, 3, 8).to_dict()
         return grid_entries([*grid_rows(), *rows], monkeypatch)["triton_over_fastest"]
 
     before = grid_entries(grid_rows(), monkeypatch)["triton_over_fastest"]["value"]
@@ -465,13 +459,7 @@ def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pyte
 
 def test_the_rival_that_is_fastest_over_all_processes_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the newest process, whose TFLOPS are shown, the fastest rival was so slow that another one was ahead of it."""
-    rows = [synthetic.environment(board, board) for board in "abc"]
-    for day, (board, slower) in enumerate({"a": 1.0, "b": 1.0, "c": 1.1}.items(), 1):
-        of_process = {"environment": board, "time": f"2031-01-0{day}T00:00:00Z"}
-        for row in grid_rows():
-            if "samples_ms" in row:
-                samples = [sample * (slower if row["backend"] == "fa3" else 1.0) for sample in row["samples_ms"]]
-                rows.append(row | of_process | {"samples_ms": samples})
+    rows = on_boards(lambda row: row["backend"] == "fa3", grid_rows(), a=1.0, b=1.0, c=1.1)
     entry = grid_entries(rows, monkeypatch)["flagship_over_fastest"]
     assert {cell["theirs_is"] for cell in entry["cells"]} == {"fa3"}
     assert entry["value"] == pytest.approx(714 / 700 * 1.1 ** (1 / 3))
@@ -495,16 +483,17 @@ def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatc
     assert (entry["status"], len(entry["cells"])) == ("complete", 12)
 
 
+def of_the_gap(rows: list[Row]) -> dict[str, Any]:
+    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
+    (entry,) = (one for one in card if one["name"] == scorecard.GAP_EXPLAINED)
+    return dict(entry)
+
+
 def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
     """Of all problems that were measured; its value is the headline's, though another may be worse, and misses the
     goal."""
     problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL, Problem.square(1, 16, 16_384, 128))
-    rows = ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1})
-    (entry,) = [
-        one
-        for one in scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
-        if one["name"] == scorecard.GAP_EXPLAINED
-    ]
+    entry = of_the_gap(ledger_rows.rows(problems, beyond={"without_own_diagonal": 0.1}))
     assert entry["status"] == "complete"
     assert 0.9 < entry["value"] <= 1
     assert entry["interval"]["low"] < entry["value"] <= entry["interval"]["high"]
@@ -530,18 +519,14 @@ def test_what_is_explained_of_the_gap_is_an_entry_with_its_interval() -> None:
     ],
 )
 def test_without_both_ends_of_the_gap_its_entry_is_incomplete(without: tuple[str, ...] | None, reason: str) -> None:
-    rows = synthetic.rows() if without is None else ledger_rows.rows(without=without)
-    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
-    (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
+    entry = of_the_gap(synthetic.rows() if without is None else ledger_rows.rows(without=without))
     assert (entry["status"], entry["value"], entry["reason"]) == ("incomplete", None, reason)
 
 
 def test_a_hole_on_another_problem_is_told_in_its_cell() -> None:
     rows = ledger_rows.rows((ledger_rows.PROBLEM, ledger_rows.CAUSAL))
     causal = ledger_rows.CAUSAL.slug
-    left = [row for row in rows if row.get("backend") != "triton" or reading.slug(row) != causal]
-    card = scorecard.scorecard(*tables(left, ledger_rows.hashes())[:2])["entries"]
-    (entry,) = [one for one in card if one["name"] == scorecard.GAP_EXPLAINED]
+    entry = of_the_gap([row for row in rows if row.get("backend") != "triton" or reading.slug(row) != causal])
     assert (entry["status"], entry["reason"]) == ("complete", None)
     whole, hole = entry["cells"]
     assert entry["value"] == whole["value"]
