@@ -173,7 +173,7 @@ class _Facts:
         if backend not in self.beside:
             return NOT_MEASURED
         each = [one.value for one in self.beside[backend].cells.values()]
-        return f"{self.beside[backend].ratio:.2f}× ({min(each):.2f} to {max(each):.2f})"
+        return f"{self.beside[backend].ratio:.2f}× ({min(each):.2f} to {max(each):.2f}; {len(each)} problems)"
 
     def number(self, backend: str) -> float | None:
         return self.beside[backend].ratio if backend in self.beside else None

@@ -107,7 +107,12 @@ def newest(datasets: Iterable[Dataset]) -> tuple[dict[str, versions.Beside], str
             found.setdefault(version, {})[series.partition("_")[0]] = one
         if of_triton := [version for version, kernels in found.items() if "triton" in kernels]:
             kernels = found[max(of_triton)]
-            return kernels, short_gpu(data.gpu), [cell_title(problem) for problem in kernels["triton"].cells]
+            problems = kernels["triton"].cells
+            if gluon := kernels.get("gluon"):
+                kernels["gluon"] = replace(
+                    gluon, cells={one: gluon.cells[one] for one in problems if one in gluon.cells}
+                )
+            return kernels, short_gpu(data.gpu), [cell_title(problem) for problem in problems]
     return None
 
 
