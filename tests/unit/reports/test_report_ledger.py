@@ -120,8 +120,8 @@ def test_the_largest_term_comes_first_and_with_the_remainder_terms_are_the_gap()
 def test_the_page_says_how_much_has_a_cause() -> None:
     text = " ".join(whole().split())
     assert re.search(
-        r"The terms add up to 10\d% of the gap\. Less the overshoot and what is unexplained, they explain [89]\d% "
-        r"of it \(\d+ to \d+\)\.",
+        r"The terms add up to 10\d% of the gap\. [89]\d% \(\d+ to \d+\) of it is explained: all, less the overshoot "
+        r"and the size of each unexplained term, gain or loss\.",
         text,
     )
     assert re.search(r"The flagship is 3\d\.\d% faster than the best core Triton kernel</h2>", text)
