@@ -262,14 +262,15 @@ def _how_to_write(row: Row) -> str:
     build."""
     if not row.get("kernel"):
         return ""
-    its, others = operators.of(problem_of(row)), [*operators.names()]
-    others.remove(its.name)
+    its = operators.of(problem_of(row))
     if row["status"] == "launch_error" and _reason(row).startswith("TypeError"):
-        return f"\n  expected {its.calling}\n  `--operator` or `--problem` names another operator: {', '.join(others)}"
+        others = ", ".join(name for name in operators.names() if name != its.name)
+        return f"\n  expected {its.calling}\n  `--operator` or `--problem` names another operator: {others}"
     if row["status"] == "compile_error":
-        for name in others:
-            if f"{name.upper()}_" in row["reason"]:
-                return f"\n  it was built for {its.name}; `--operator {name}` builds it for that one"
+        named = [name for name in operators.names() if f"{name.upper()}_" in row["reason"]]
+        of = max(named, key=len, default=its.name)  # a name may begin with another one's
+        if of != its.name:
+            return f"\n  it was built for {its.name}; `--operator {of}` builds it for that one"
         if "static assert" in row["reason"]:
             return f"\n  it was built for the tile {tile_slug(row)}; `--tile` names another"
     return ""

@@ -783,6 +783,16 @@ def test_a_kernel_that_cannot_be_called_is_told_how_it_is(kernel: str, status: s
     assert said not in tables.failures([row | {"technique": "scalar", "backend": "cuda"}])[0]
 
 
+def test_an_operator_whose_name_begins_with_another_ones_is_not_taken_for_it() -> None:
+    problem = operators.get("attention_backward").benchmark.to_dict()
+    of = {"kind": "gate", "operator": "attention_backward", "problem": problem}
+    row = of | {"backend": "own", "status": "compile_error", "kernel": "x.cu"}
+    (own,) = tables.failures([row | {"reason": "x.cu:9: 'ATTENTION_BACKWARD_ROWS' was not declared"}])
+    assert "`--operator" not in own
+    (other,) = tables.failures([row | {"reason": "x.cu:9: 'ATTENTION_ROWS' was not declared"}])
+    assert "`--operator attention` builds it" in other
+
+
 def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
