@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from harness.operators.protocol import Scalars, Tensors
@@ -21,13 +22,13 @@ def adapt(
     except (TypeError, ValueError):  # of an extension
         signature = inspect.Signature()
     named = [each for each in ("out", "epilogue", "dtype") if each in signature.parameters]
+    check = cache(partial(_decline, signature))
 
     def call(tensors: Tensors, scalars: Scalars) -> dict[str, Any]:
         c = tensors["c"]
         given = {each: tensors[each] for each in ("a", "b", "bias", "offsets") if each in tensors}
         options = {"out": c, "epilogue": scalars["epilogue"], "dtype": c.dtype}
-        if signature.parameters:
-            _decline(signature, given, scalars["epilogue"], widens=c.dtype != tensors["a"].dtype)
+        check(tuple(given), scalars["epilogue"], widens=c.dtype != tensors["a"].dtype)
         answer = function(*given.values(), **{each: options[each] for each in named})
         if answer is None and takes_out:
             return {"c": c}
@@ -43,8 +44,11 @@ def adapt(
     return call
 
 
-def _decline(signature: inspect.Signature, given: Tensors, epilogue: str, *, widens: bool) -> None:
-    """Raises NotImplementedError for a problem that only a function with more parameters can do."""
+def _decline(signature: inspect.Signature, given: tuple[str, ...], epilogue: str, *, widens: bool) -> None:
+    """Raises NotImplementedError for a problem that only a function with more parameters can do; not where they are not
+    known."""
+    if not signature.parameters:
+        return
     if epilogue == "gelu" and "epilogue" not in signature.parameters:
         raise NotImplementedError("it has no parameter `epilogue` (plain, bias or gelu), without which it does no GELU")
     if widens and not {"dtype", "out"} & set(signature.parameters):
