@@ -98,12 +98,11 @@ class Comparison:
     def every_problem(self, data: Dataset) -> facts.Grid:
         """Of the grid, with the languages that another experiment timed on some of them."""
         beside = dict(over_problems(data, self.beside, LANGUAGES)) if self.beside else {}
-        return [
-            (problem, {**beside.get(problem, {}), **{name: point for name, point in points.items() if point.row}})
-            if problem in beside
-            else (problem, points)
-            for problem, points in over_problems(data, self.grid, LANGUAGES)
-        ]
+        found = []
+        for problem, points in over_problems(data, self.grid, LANGUAGES):
+            others = beside.get(problem, points)
+            found.append((problem, {name: point if point.row else others[name] for name, point in points.items()}))
+        return found
 
     def _answer(self, data: Dataset) -> facts.Answer:
         found = facts.answer(data, self.race)
