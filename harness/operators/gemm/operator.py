@@ -57,6 +57,8 @@ OPERATOR = Operator(
     sanitized={
         "all": (Problem(256, 256, 256), Problem(128, 512, 128, "fp16", "gelu")),
         "general": (Problem(200, 264, 136, "fp16", "bias", "fp32"),),
+        # more tiles than an H200 has multiprocessors: blocks go on to another one; and steps that several blocks share
+        "persistent": (Problem(2304, 2048, 256), Problem(256, 256, 2048)),
     },
     other_problems=(
         Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k

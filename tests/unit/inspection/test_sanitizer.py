@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness import build, operators
-from harness.catalog import techniques, tiles
+from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import declined
 from harness.catalog.entries import Tile
 from harness.inspection import hardware_counters, sanitizer, tool_session
@@ -279,6 +279,9 @@ def test_rungs_of_other_operators_are_checked_too(name: str) -> None:
     assert set(launched) == {rung.path for rung in rungs.values()}
     general = {rung.path for rung in rungs.values() if rung.general}
     assert {path for path, problems in launched.items() if problems & {*operator.sanitized["general"]}} == general
+    persistent = {path for path in launched if sources.is_persistent(path)}
+    several = {*operator.sanitized.get("persistent", ())}
+    assert {path for path, problems in launched.items() if problems & several} == (persistent if several else set())
 
 
 def descends(name: str, ancestor: str) -> bool:
