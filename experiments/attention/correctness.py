@@ -31,21 +31,13 @@ EXPERIMENT = Experiment(
     padded=True,
 )
 
-WITHOUT_GPU = Experiment(
-    name="correctness",
-    problems=(
-        Problem(2, 6, 2, 128, 128, 64, "fp16", False, "bhsd"),  # groups of three
-        Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
-        Problem(1, 2, 2, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key; no groups
-        Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # lengths that no tile divides
-        Problem(1, 1, 1, 128, 128, 64, "bf16", False, "bhsd"),  # the other format, as small as tiles allow
-    ),
-    techniques=EXPERIMENT.techniques,
-    backends=("cuda", "triton"),
-    peers=(),
-    modes=(),
-    distributions=("negative_scores", "large_logits", "outliers"),
-    padded=True,
+WITHOUT_GPU = EXPERIMENT.without_gpu(
+    ("negative_scores", "large_logits", "outliers"),
+    Problem(2, 6, 2, 128, 128, 64, "fp16", False, "bhsd"),  # groups of three
+    Problem(1, 2, 1, 128, 384, 128, "fp16", True, "bshd"),  # rings of two and three buffers wrap
+    Problem(1, 2, 2, 256, 128, 128, "fp16", True, "bshd"),  # rows that see no key; no groups
+    Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # lengths that no tile divides
+    Problem(1, 1, 1, 128, 128, 64, "bf16", False, "bhsd"),  # the other format, as small as tiles allow
 )
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from harness.catalog.techniques import get, reference_tile
 from harness.operators.attention import waves
 from harness.operators.attention.ladders.decode import TECHNIQUES
 from harness.operators.attention.problem import Problem
+from harness.setup.script import become
 
 LARGEST_BYTES = 4 * 2**30
 """Of a problem: an exact result of a larger one takes longer than all the timing."""
@@ -47,6 +48,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

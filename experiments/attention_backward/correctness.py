@@ -15,6 +15,7 @@ from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import ALL_PEERS, Problem
+from harness.setup.script import become
 
 TECHNIQUES = tuple(technique.name for technique in hopper.TECHNIQUES)
 
@@ -40,24 +41,14 @@ EXPERIMENT = Experiment(
     padded=True,
 )
 
-WITHOUT_GPU = Experiment(
-    name="correctness",
-    problems=(
-        Problem(1, 2, 1, 256, 256, 64, "fp16", True),  # two query heads share one of K and V
-        Problem(1, 1, 1, 128, 256, 128, "fp16"),
-        Problem(1, 2, 2, 200, 136, 64, "fp16", True),  # no tile divides it; the first rows see no key
-        Problem(1, 1, 1, 65, 129, 64, "fp16"),
-        Problem(1, 1, 1, 128, 128, 64, "bf16"),  # the other format
-    ),
-    techniques=TECHNIQUES,
-    backends=("cuda", "triton"),
-    peers=(),
-    modes=(),
-    distributions=("shifted", "constant_rows", "negative_scores"),
-    padded=True,
+WITHOUT_GPU = EXPERIMENT.without_gpu(
+    ("shifted", "constant_rows", "negative_scores"),
+    Problem(1, 2, 1, 256, 256, 64, "fp16", True),  # two query heads share one of K and V
+    Problem(1, 1, 1, 128, 256, 128, "fp16"),
+    Problem(1, 2, 2, 200, 136, 64, "fp16", True),  # no tile divides it; the first rows see no key
+    Problem(1, 1, 1, 65, 129, 64, "fp16"),
+    Problem(1, 1, 1, 128, 128, 64, "bf16"),  # the other format
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

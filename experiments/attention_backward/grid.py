@@ -14,6 +14,7 @@ if __name__ == "__main__":
 from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward.problem import Problem
+from harness.setup.script import become
 
 LENGTHS = (1024, 2048, 4096, 8192, 16_384)
 SINGLE = Problem.comparison_grid(LENGTHS, (64, 128))
@@ -40,6 +41,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

@@ -13,6 +13,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -24,6 +25,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

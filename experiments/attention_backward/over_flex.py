@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention_backward.problem import Problem
+from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096,), (64, 128))
 
@@ -28,6 +29,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

@@ -16,6 +16,7 @@ from harness.catalog.entries import Experiment
 from harness.catalog.experiments import distinct
 from harness.operators.attention.drawn import drawn
 from harness.operators.attention_backward.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="random_problems",
@@ -30,6 +31,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

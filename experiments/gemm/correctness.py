@@ -16,6 +16,7 @@ from harness.catalog.techniques import SERIES
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
+from harness.setup.script import become
 
 TECHNIQUES = tuple(technique.name for technique in (*ampere.TECHNIQUES, *hopper.TECHNIQUES))
 
@@ -40,24 +41,14 @@ EXPERIMENT = Experiment(
     padded=True,
 )
 
-WITHOUT_GPU = Experiment(
-    name="correctness",
-    problems=(
-        Problem(128, 256, 448, "fp16"),  # seven steps: rings of three and of five buffers wrap
-        Problem(256, 256, 64, "fp16", "gelu"),  # one step, two tiles
-        Problem(256, 256, 128, "fp16", "bias", "fp32"),
-        Problem(72, 136, 200, "fp16", "plain", "fp32"),  # no tile divides it
-        Problem(128, 256, 64, "bf16"),  # the other format
-    ),
-    techniques=TECHNIQUES,
-    backends=("cuda", "triton"),
-    peers=(),
-    modes=(),
-    distributions=("positive", "outliers", "cancellation"),
-    padded=True,
+WITHOUT_GPU = EXPERIMENT.without_gpu(
+    ("positive", "outliers", "cancellation"),
+    Problem(128, 256, 448, "fp16"),  # seven steps: rings of three and of five buffers wrap
+    Problem(256, 256, 64, "fp16", "gelu"),  # one step, two tiles
+    Problem(256, 256, 128, "fp16", "bias", "fp32"),
+    Problem(72, 136, 200, "fp16", "plain", "fp32"),  # no tile divides it
+    Problem(128, 256, 64, "bf16"),  # the other format
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

@@ -17,6 +17,7 @@ from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.promises import FLAGSHIP
 from harness.operators.gemm.shapes import SHAPES
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="grid",
@@ -29,6 +30,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

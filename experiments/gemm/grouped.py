@@ -19,6 +19,7 @@ from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import GROUPED as LIBRARIES
 from harness.operators.gemm.promises import GROUPED
 from harness.operators.gemm.shapes import GROUPED_SHAPES
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name=GROUPED,
@@ -31,6 +32,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

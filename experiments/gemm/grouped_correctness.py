@@ -15,6 +15,7 @@ from harness.catalog.techniques import SERIES
 from harness.operators.gemm.libraries import GROUPED_RIVALS
 from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.promises import GROUPED
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="grouped_correctness",
@@ -32,22 +33,12 @@ EXPERIMENT = Experiment(
     padded=True,
 )
 
-WITHOUT_GPU = Experiment(
-    name="grouped_correctness",
-    problems=(
-        Problem(300, 264, 136, "fp16", groups=9),
-        Problem(40, 136, 72, "fp16", out="fp32", groups=16),
-        Problem(300, 264, 136, "bf16", groups=9),
-    ),
-    techniques=(GROUPED,),
-    backends=("cuda", "triton"),
-    peers=(),
-    modes=(),
-    distributions=("positive", "outliers", "cancellation"),
-    padded=True,
+WITHOUT_GPU = EXPERIMENT.without_gpu(
+    ("positive", "outliers", "cancellation"),
+    Problem(300, 264, 136, "fp16", groups=9),
+    Problem(40, 136, 72, "fp16", out="fp32", groups=16),
+    Problem(300, 264, 136, "bf16", groups=9),
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

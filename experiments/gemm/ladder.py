@@ -16,6 +16,7 @@ from harness.catalog.entries import Experiment
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
+from harness.setup.script import become
 
 RUNGS = (*ampere.TECHNIQUES, *hopper.TECHNIQUES)
 SCALAR = tuple(technique.name for technique in RUNGS if technique.mma == "fma")
@@ -40,6 +41,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

@@ -13,6 +13,7 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import PEERS
 from harness.operators.gemm.problem import Problem
+from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="libraries",
@@ -23,6 +24,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

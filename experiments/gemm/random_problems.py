@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from harness.catalog.entries import Experiment
 from harness.catalog.experiments import distinct
 from harness.operators.gemm.problem import ALIGNED, DTYPES, EPILOGUES, OUTPUTS, Problem
+from harness.setup.script import become
 
 LARGEST = 3000
 """Rows, columns, and steps of k."""
@@ -44,6 +45,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    from harness.setup.script import become
-
     become("run")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from harness import operators
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.catalog.roofs import Roof
 
 OfTechnique = TypeVar("OfTechnique", bound="Technique")
+Of = TypeVar("Of")
 
 
 MODES = ("burst", "sustained", "idle")
@@ -27,6 +28,20 @@ def require_int32(name: str, value: Any) -> None:
         raise ValueError(f"{name}: got {value!r}, expected a positive integer")
     if value >= 2**31:
         raise ValueError(f"{name}: got {value}, expected less than 2^31: kernels take it as int32")
+
+
+def made(kind: Callable[..., Of], fields: Mapping[str, Any]) -> Of:
+    """`kind` with these fields. Equal ones give one object: a report reads the problem of every row a hundred times."""
+    try:
+        return cast(Of, _made(kind, tuple(fields), *fields.values()))
+    except TypeError:  # a value without a hash, which the constructor refuses by name
+        return kind(**fields)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _made(kind: Callable[..., Any], names: tuple[str, ...], *values: Any) -> Any:
+    """Typed, because 1 and True are equal."""
+    return kind(**dict(zip(names, values, strict=True)))
 
 
 _TILE_PARTS = {"size": (r"\d+x\d+", "64x128"), "stages": (r"s\d+", "s2"), "warps": (r"w\d+", "w4")}
@@ -92,18 +107,7 @@ class Tile:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Tile:
-        """Equal dicts give one object, as for problems."""
-        fields = {**data, "extra": tuple(dict(data.get("extra") or {}).items())}
-        try:
-            return _tile(tuple(fields), *fields.values())
-        except TypeError:  # a value without a hash, which the constructor refuses by name
-            return cls(**fields)
-
-
-@lru_cache(maxsize=None, typed=True)
-def _tile(names: tuple[str, ...], *values: Any) -> Tile:
-    """Typed, because 1 and True are equal."""
-    return Tile(**dict(zip(names, values, strict=True)))
+        return made(cls, {**data, "extra": tuple(dict(data.get("extra") or {}).items())})
 
 
 @dataclass(frozen=True)
@@ -241,3 +245,8 @@ class Experiment:
             object.__setattr__(self, "peers", of.default_peers if of else ())
         if not self.distributions and of:
             object.__setattr__(self, "distributions", of.distributions)
+
+    def without_gpu(self, distributions: tuple[str, ...], *problems: Any) -> Experiment:
+        """The same gates for a CPU, on small problems and of fewer inputs."""
+        small = replace(self, problems=problems, distributions=distributions)
+        return replace(small, backends=("cuda", "triton"), peers=())

@@ -34,7 +34,6 @@ class Roof:
     """
 
     name: str
-    asks: str
     kernel: str = ""
     size: int | None = None
     """What tells roofs of one kernel apart, where there are several."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Unsupported(Exception):
     """A backend declines a cell; the message is the reason."""
@@ -29,3 +31,19 @@ class DataRace(Diagnosed):
 
 class CompileError(RuntimeError):
     """A kernel does not compile; the message names the technique and holds the compiler's words."""
+
+
+def check_returned(function: str, name: str, got: Any, expected: Any) -> None:
+    """Raises TypeError and ValueError for what a user's function should not return as the output `name`."""
+    if not hasattr(got, "shape") or not hasattr(got, "dtype"):
+        raise TypeError(f"{function}: got {type(got).__name__} for {name}, expected a torch.Tensor")
+    if (got.shape, got.dtype) != (expected.shape, expected.dtype):
+        raise ValueError(
+            f"{function}: got {name} of {tuple(got.shape)} {got.dtype}, expected {tuple(expected.shape)} "
+            f"{expected.dtype}"
+        )
+    if got.device != expected.device:
+        raise ValueError(
+            f"{function}: got {name} on {got.device}, expected {expected.device}, where the inputs are; "
+            "return a tensor that lies there"
+        )

@@ -1,4 +1,4 @@
-"""The precision in which the harness computes what kernels are judged by."""
+"""What judges kernels of every operator: the precision of the harness, and whether an output is finite."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+from harness.operators.protocol import Failure
 
 
 @contextmanager
@@ -20,3 +22,12 @@ def ieee_matmul() -> Iterator[None]:
     finally:
         for backend, precision in zip(backends, before, strict=True):
             backend.fp32_precision = precision
+
+
+def check_finite(name: str, tensor: torch.Tensor) -> Failure | None:
+    """Whether any element is NaN or infinite."""
+    bad = ~tensor.isfinite()
+    if not (count := int(bad.sum())):
+        return None
+    where = tuple(int(i) for i in bad.nonzero()[0])
+    return "finite", f"{count} of {bad.numel()} elements of {name} are NaN or infinite, the first at {where}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -126,6 +127,10 @@ class Sample:
     scalars: Scalars
 
 
+Failure = tuple[str, str]
+"""(check, reason): a short stable id, and a sentence with figures."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """`check` names the check that failed and `reason` says how; both are None for a pass.
@@ -142,6 +147,11 @@ class Verdict:
     """Optional outputs that were not written."""
     varied: tuple[str, ...] = ()
     """Outputs that got other bits from the same inputs."""
+
+    @classmethod
+    def of(cls, failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
+        check, reason = failure or (None, None)
+        return cls(failure is None, check, reason, numerics)
 
     @property
     def status(self) -> str:
@@ -205,6 +215,29 @@ def deferred(module: str, name: str) -> Deferred:
     return call
 
 
+_USUAL = {
+    "inputs": "inputs.sample",
+    **{
+        name: f"arguments.{name}"
+        for name in ("input_specs", "output_specs", "scalars", "defines", "structure", "sizes")
+    },
+    "exact": "reference.exact",
+    "compare": "numerics.compare",
+    "validate": "validate.validate",
+    "adapt": "adapt.adapt",
+    "peer": "peers.peer",
+    "promises": "promises.promises",
+}
+
+
+def of_modules(package: str, **others: str) -> dict[str, Any]:
+    """The functions of an operator that its modules have under their usual names, or under `others`: field of Operator
+    -> module.name in the package."""
+    functions = (_USUAL | others).items()
+    found = {field: deferred(*f"{package}.{place}".rsplit(".", 1)) for field, place in functions}
+    return {**found, "claims": partial(importlib.import_module, f"{package}.claims")}
+
+
 @dataclass(frozen=True)
 class Operator:
     """One operator. Names of techniques, peers and experiments are unique inside it, and unique in the project behind
@@ -241,8 +274,6 @@ class Operator:
 
     defines: Callable[..., dict[str, int]]
     """(problem, tile, *, constant_strides) -> the compile-time constants of a CUDA kernel."""
-    has_packed_strides: Callable[[Any, Tensors], bool]
-    """Whether a kernel built with constant strides takes these tensors."""
     structure: Callable[..., Any]
     """(tensors, scalars, workspace) -> the ctypes structure that a CUDA launch takes."""
     sizes: Callable[[Any], Any]
@@ -257,6 +288,8 @@ class Operator:
     benchmark: Any
     """The problem that `bench` times by default."""
 
+    has_packed_strides: Callable[[Any, Tensors], bool] = lambda problem, tensors: True
+    """Whether a kernel built with constant strides takes these tensors."""
     scratch_bytes: Callable[[Any], int] = lambda problem: 0
     """(problem) -> bytes at the beginning of every kernel's workspace that hold anything before a launch, NaN too, and
     anything after it. What a kernel asks for itself lies behind them, zero before a launch and after it."""

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from harness.operators.attention.reference import BlockNorms, Expected, blocks
-from harness.operators.protocol import Verdict
+from harness.operators.precision import check_finite
+from harness.operators.protocol import Failure, Verdict
 
 MAX_ERROR_FACTOR = 2.0
 REL_L2_FACTOR = 1.5
-Failure = tuple[str, str]
-"""(check, reason): a short stable id, and a sentence with figures."""
 
 
 def compare(outputs: Mapping[str, torch.Tensor | None], expected: Expected, *, peer: bool = False) -> Verdict:
@@ -49,7 +47,7 @@ def judge(o: torch.Tensor, lse: torch.Tensor | None, expected: Expected) -> Verd
         if failure is None and not lse_error <= expected.lse_tolerance:
             failure = "lse", f"LSE is off by {lse_error:.3g}, allowed {expected.lse_tolerance:.3g}"
         numerics |= {"lse_max_abs": number(lse_error), "lse_tolerance": expected.lse_tolerance}
-    return _verdict(failure, numerics)
+    return Verdict.of(failure, numerics)
 
 
 def judge_peer(o: torch.Tensor, expected: Expected) -> Verdict:
@@ -63,17 +61,12 @@ def judge_peer(o: torch.Tensor, expected: Expected) -> Verdict:
     failure = check_finite("O", o[:, :, ~expected.hidden]) or check_errors(
         "O", errors, difference, expected.size, standard, floor
     )
-    return _verdict(failure, figures(errors, expected.size, expected.yardstick, expected.pytorch, floor))
+    return Verdict.of(failure, figures(errors, expected.size, expected.yardstick, expected.pytorch, floor))
 
 
 def looser(yardstick: BlockNorms, pytorch: BlockNorms) -> BlockNorms:
     """The larger errors of both. fmax, because a plain PyTorch that overflowed sets no standard."""
     return BlockNorms(torch.fmax(yardstick.max_abs, pytorch.max_abs), torch.fmax(yardstick.l2, pytorch.l2))
-
-
-def _verdict(failure: Failure | None, numerics: dict[str, Any]) -> Verdict:
-    check, reason = failure or (None, None)
-    return Verdict(failure is None, check, reason, numerics)
 
 
 def floor_of(size: BlockNorms, dtype: torch.dtype, moved: float = 0.0) -> BlockNorms:
@@ -93,15 +86,6 @@ def _check_hidden_rows(o: torch.Tensor, lse: torch.Tensor | None, hidden: torch.
     if wrong_lse or bool((o[:, :, hidden] != 0).any()):
         return "masked_rows", f"expected O = 0 and LSE = -inf in the first {int(hidden.sum())} rows, which see no key"
     return None
-
-
-def check_finite(name: str, tensor: torch.Tensor) -> Failure | None:
-    """Whether any element is NaN or infinite."""
-    bad = ~tensor.isfinite()
-    if not (count := int(bad.sum())):
-        return None
-    where = tuple(int(i) for i in bad.nonzero()[0])
-    return "finite", f"{count} of {bad.numel()} elements of {name} are NaN or infinite, the first at {where}"
 
 
 def check_errors(

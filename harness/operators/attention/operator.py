@@ -11,9 +11,7 @@ from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.ladders import ampere, decode, hopper, tma
 from harness.operators.attention.libraries import LIBRARIES
 from harness.operators.attention.problem import ALL_PEERS, ANCHOR, PEERS, Problem
-from harness.operators.protocol import Operator, deferred
-
-ARGUMENTS = partial(deferred, "harness.operators.attention.arguments")
+from harness.operators.protocol import Operator, of_modules
 
 OPERATOR = Operator(
     name="attention",
@@ -27,18 +25,14 @@ OPERATOR = Operator(
     own_distributions=("far_below", "hidden_keys"),
     comparison_version=1,
     comparison_hashes=("5d07e369576e",),
-    inputs=deferred("harness.operators.attention.inputs", "sample"),
-    input_specs=ARGUMENTS("input_specs"),
-    output_specs=ARGUMENTS("output_specs"),
-    scalars=ARGUMENTS("scalars"),
-    exact=deferred("harness.operators.attention.reference", "exact"),
-    compare=deferred("harness.operators.attention.numerics", "compare"),
-    validate=deferred("harness.operators.attention.validate", "validate_launch"),
-    defines=ARGUMENTS("defines"),
-    has_packed_strides=ARGUMENTS("has_packed_strides"),
-    structure=ARGUMENTS("structure"),
-    sizes=ARGUMENTS("sizes"),
-    adapt=deferred("harness.operators.attention.adapt", "adapt"),
+    **of_modules(
+        "harness.operators.attention",
+        validate="validate.validate_launch",
+        has_packed_strides="arguments.has_packed_strides",
+        peer_kernel="peers.kernel",
+        profiled="inspected.profiled",
+        pictures="structured_heads.update",
+    ),
     signature="attend(q, k, v, *, causal, scale)",
     calling=(
         "attend(q, k, v, *, causal, scale), with q of shape (batch, heads, seq_q, head_dim) and k, v of shape (batch, "
@@ -49,16 +43,12 @@ OPERATOR = Operator(
     peers=ALL_PEERS,
     default_peers=PEERS,
     anchor=ANCHOR,
-    peer=deferred("harness.operators.attention.peers", "peer"),
-    peer_kernel=deferred("harness.operators.attention.peers", "kernel"),
     libraries=LIBRARIES,
     by_triton=("flex",),
     compiling_peers=("flex", "fa4"),
     in_torch={"SDPA flash, cuDNN, math": "torch", "FlexAttention": "torch.nn.attention.flex_attention"},
     counted=inspected.COUNTED,
     sanitized=inspected.SANITIZED,
-    profiled=deferred("harness.operators.attention.inspected", "profiled"),
-    pictures=deferred("harness.operators.attention.structured_heads", "update"),
     other_problems=(
         Problem(2, 2, 2, 65, 65, 64, "fp16", True, "bshd"),  # a row and a key more than a tile
         Problem(1, 1, 1, 1, 641, 128, "bf16", False),  # one query, many keys
@@ -88,7 +78,5 @@ OPERATOR = Operator(
     hints={"warp_specialized": "USETMAXREG"},
     problem_title=titles.problem_title,
     problem_order=titles.problem_order,
-    promises=deferred("harness.operators.attention.promises", "promises"),
     prices=partial(importlib.import_module, "harness.operators.attention.prices"),
-    claims=partial(importlib.import_module, "harness.operators.attention.claims"),
 )

@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
-from harness.catalog.entries import Tile, require_int32
+from harness.catalog.entries import Tile, made, require_int32
 
 DTYPES = ("fp16", "bf16")
 LAYOUTS = ("bhsd", "bshd")
@@ -204,15 +204,5 @@ class Problem:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
-        """Equal dicts give one object: a report reads the problem of every row a hundred times."""
-        try:
-            return _problem(tuple(data), *data.values())
-        except TypeError:  # a value without a hash, which the constructor refuses by name
-            return cls(**data)
-
-
-@lru_cache(maxsize=None, typed=True)
-def _problem(names: tuple[str, ...], *values: Any) -> Problem:
-    """Typed, because 1 and True are equal."""
-    return Problem(**dict(zip(names, values, strict=True)))
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return made(cls, data)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPGROUP, Roof
+from harness.catalog.roofs import MATMUL, WARPGROUP, Roof
 
 FOLDER = "attention/hopper/roofs"
 """Where the kernels lie, below cuda_kernels/. They are no rungs: they have no Triton twin and are in no ladder."""
@@ -32,7 +32,6 @@ def unit_flop(head_dim: int) -> int:
 def products(head_dim: int) -> Roof:
     return _roof(
         f"products_d{head_dim}",
-        f"products of attention alone, head_dim {head_dim}",
         "units",
         head_dim,
         PRODUCT_GROUPS,
@@ -47,7 +46,6 @@ def mma_sync() -> Roof:
     operations, warps = 64, 4
     return _roof(
         "mma_sync",
-        "products by mma.sync alone",
         "mma_sync",
         None,
         PRODUCT_GROUPS,
@@ -62,17 +60,15 @@ def vector(
     work: str,
     operations: int,
     instructions: dict[str, int],
-    asks: str,
     beside: int | None = None,
     groups: int = VECTOR_GROUPS,
 ) -> Roof:
     """`operations` of one kind a step and lane, by `groups` warps of each scheduler; `beside`: columns of the products
     that run at the same time."""
     constants = {"COLUMNS": beside or SATURATING_COLUMNS, "OPERATIONS": operations}
-    name, warps = (kernel, "") if groups == VECTOR_GROUPS else (f"{kernel}_{groups}", f", {_warps(groups)} a scheduler")
+    name = kernel if groups == VECTOR_GROUPS else f"{kernel}_{groups}"
     return _roof(
         name + (f"_beside_n{beside}" if beside else ""),
-        asks + (f" beside products of {beside} columns" if beside else " alone") + warps,
         kernel,
         None,
         1 if beside else 0,
@@ -86,10 +82,8 @@ def vector(
 
 
 def softmax(head_dim: int, groups: int, *, beside: bool = False) -> Roof:
-    where = "beside products" if beside else "alone"
     return _roof(
         f"softmax_d{head_dim}_{groups}{'_beside' if beside else ''}",
-        f"softmax of a unit {where}, {_warps(groups)} a scheduler, head_dim {head_dim}",
         "softmax",
         head_dim,
         1 if beside else 0,
@@ -114,44 +108,37 @@ def softmax(head_dim: int, groups: int, *, beside: bool = False) -> Roof:
 
 
 def exponentials(beside: int | None = None) -> Roof:
-    return vector("exponentials", "exponentials", 256, {"MUFU.EX2": 256}, "exponentials by MUFU", beside)
+    return vector("exponentials", "exponentials", 256, {"MUFU.EX2": 256}, beside)
 
 
 def polynomials(beside: int | None = None) -> Roof:
     instructions = {"FFMA": 3 * 64, "FADD": 3 * 64, "FMNMX": 64, "MUFU.EX2": 0}
-    return vector("polynomials", "exponentials", 64, instructions, "exponentials on the FMA pipe", beside)
+    return vector("polynomials", "exponentials", 64, instructions, beside)
 
 
 def additions(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
-    return vector("additions", "instructions", 512, {"FADD": 512}, "fp32 additions (FADD)", beside, groups)
+    return vector("additions", "instructions", 512, {"FADD": 512}, beside, groups)
 
 
 def waiting_additions(beside: int | None = None, groups: int = 1) -> Roof:
     """The warp waits after every step, which leaves its scheduler's slots to others."""
-    operations = 512
-    words = f"fp32 additions (FADD), a wait for shared memory after every {operations},"
-    return vector("waiting_additions", "instructions", operations, {"FADD": operations}, words, beside, groups)
+    return vector("waiting_additions", "instructions", 512, {"FADD": 512}, beside, groups)
 
 
 def multiply_adds(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
-    return vector("multiply_adds", "instructions", 512, {"FFMA": 512}, "fp32 multiply-adds (FFMA)", beside, groups)
+    return vector("multiply_adds", "instructions", 512, {"FFMA": 512}, beside, groups)
 
 
 def maxima(beside: int | None = None) -> Roof:
-    return vector("maxima", "instructions", 512, {"FMNMX": 512}, "fp32 maxima (FMNMX)", beside)
+    return vector("maxima", "instructions", 512, {"FMNMX": 512}, beside)
 
 
 def loop(head_dim: int, groups: int, polynomial: int | None = 0) -> Roof:
     """`polynomial` of each eight exponentials are on the FMA pipe; None leaves all exponentials out."""
     by_mufu = 0 if polynomial is None else KEYS // 2 * (8 - polynomial) // 8 + 2
-    name, words = f"loop_d{head_dim}", "main loop without loads"
-    if polynomial is None:
-        name, words = f"{name}_no_exponentials", f"{words}, without exponentials"
-    elif polynomial:
-        name, words = f"{name}_polynomial_{polynomial}", f"{words}, {polynomial} of 8 exponentials on the FMA pipe"
+    which = "_no_exponentials" if polynomial is None else f"_polynomial_{polynomial}" if polynomial else ""
     return _roof(
-        name,
-        f"{words}, head_dim {head_dim}",
+        f"loop_d{head_dim}{which}",
         "loop",
         head_dim,
         groups,
@@ -162,11 +149,8 @@ def loop(head_dim: int, groups: int, polynomial: int | None = 0) -> Roof:
 
 
 def matmul() -> Roof:
-    return Roof(MATMUL, f"cuBLAS, torch.matmul of {MATMUL_SIZE} x {MATMUL_SIZE} x {MATMUL_SIZE}")
-
-
-def _warps(groups: int) -> str:
-    return f"{groups} warp{'s' if groups > 1 else ''}"
+    """cuBLAS: torch.matmul of MATMUL_SIZE cubed."""
+    return Roof(MATMUL)
 
 
 def _saturating_flop(columns: int) -> int:

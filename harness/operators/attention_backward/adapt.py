@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from harness.operators.errors import check_returned
 from harness.operators.protocol import Scalars, Tensors
 
 
@@ -25,13 +26,7 @@ def adapt(
         if not isinstance(answer, tuple | list) or len(answer) != len(outputs):
             raise TypeError(f"{name}: got {type(answer).__name__}, expected a tuple (dq, dk, dv)")
         for (output, wanted), got in zip(expected.items(), answer, strict=True):
-            if not hasattr(got, "shape") or not hasattr(got, "dtype"):
-                raise TypeError(f"{name}: got {type(got).__name__} for {output}, expected a torch.Tensor")
-            if (got.shape, got.dtype, got.device) != (wanted.shape, wanted.dtype, wanted.device):
-                raise ValueError(
-                    f"{name}: got {output} of {tuple(got.shape)} {got.dtype} on {got.device}, expected "
-                    f"{tuple(wanted.shape)} {wanted.dtype} on {wanted.device}"
-                )
+            check_returned(name, output, got, wanted)
         return dict(zip(outputs, answer, strict=True))
 
     return call

@@ -15,7 +15,7 @@ from harness.operators.protocol import Scalars, Tensors, TensorSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["defines", "has_packed_strides", "input_specs", "output_specs", "scalars", "sizes", "structure"]
+__all__ = ["defines", "input_specs", "output_specs", "scalars", "sizes", "structure"]
 
 PAD = {**forward.PAD, "do": 80, "dq": 96, "dk": 112, "dv": 128}
 """Guard rows after every sequence and guard columns after every row of a padded arena: no two tensors have the same
@@ -65,11 +65,6 @@ def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> 
         "ATTENTION_BACKWARD_WARPS": tile.warps,
         **{f"ATTENTION_BACKWARD_{name.upper()}": value for name, value in tile.extra},
     }
-
-
-def has_packed_strides(problem: Problem, tensors: Tensors) -> bool:
-    """No kernel is built for constant strides."""
-    return True
 
 
 POINTERS = ("q", "k", "v", "o", "do", "lse", "dq", "dk", "dv")

@@ -11,7 +11,8 @@ from torch import Tensor
 from harness.operators.attention import numerics as forward
 from harness.operators.attention.reference import BlockNorms
 from harness.operators.attention_backward.reference import GRADIENTS, Expected
-from harness.operators.protocol import Verdict
+from harness.operators.precision import check_finite
+from harness.operators.protocol import Failure, Verdict
 
 
 def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: bool = False) -> Verdict:
@@ -34,12 +35,11 @@ def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: b
         standard = forward.looser(gradient.yardstick, gradient.pytorch) if peer else gradient.yardstick
         failure = (
             failure
-            or forward.check_finite(name, difference)
+            or check_finite(name, difference)
             or forward.check_errors(name, errors, difference, gradient.size, standard, floor)
         )
         all_figures[name] = forward.figures(errors, gradient.size, gradient.yardstick, gradient.pytorch, floor)
-    check, reason = failure or (None, None)
-    return Verdict(failure is None, check, reason, _worst(all_figures))
+    return Verdict.of(failure, _worst(all_figures))
 
 
 def _worst(all_figures: dict[str, dict[str, float | None]]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _worst(all_figures: dict[str, dict[str, float | None]]) -> dict[str, Any]:
     return {**all_figures[max(GRADIENTS, key=used)], **shares}
 
 
-def _masked_rows(dq: Tensor | None, hidden: Tensor) -> forward.Failure | None:
+def _masked_rows(dq: Tensor | None, hidden: Tensor) -> Failure | None:
     assert dq is not None
     if bool((dq[:, :, hidden] != 0).any()):
         return "masked_rows", f"expected dq = 0 in the first {int(hidden.sum())} rows, which see no key"

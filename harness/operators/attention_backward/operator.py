@@ -13,10 +13,9 @@ from harness.operators.attention_backward import titles
 from harness.operators.attention_backward.ablations import ABLATIONS
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import ALL_PEERS, ANCHOR, PEERS, Problem
-from harness.operators.protocol import Operator, deferred
+from harness.operators.protocol import Operator, of_modules
 
 HERE = "harness.operators.attention_backward"
-ARGUMENTS = partial(deferred, f"{HERE}.arguments")
 
 OPERATOR = Operator(
     name="attention_backward",
@@ -28,19 +27,7 @@ OPERATOR = Operator(
     ablations=ABLATIONS,
     distributions=("normal", "shifted", "outliers", "large_logits", "constant_rows", "negative_scores"),
     comparison_version=1,
-    inputs=deferred(f"{HERE}.inputs", "sample"),
-    input_specs=ARGUMENTS("input_specs"),
-    output_specs=ARGUMENTS("output_specs"),
-    scalars=ARGUMENTS("scalars"),
-    scratch_bytes=ARGUMENTS("scratch_bytes"),
-    exact=deferred(f"{HERE}.reference", "exact"),
-    compare=deferred(f"{HERE}.numerics", "compare"),
-    validate=deferred(f"{HERE}.validate", "validate"),
-    defines=ARGUMENTS("defines"),
-    has_packed_strides=ARGUMENTS("has_packed_strides"),
-    structure=ARGUMENTS("structure"),
-    sizes=ARGUMENTS("sizes"),
-    adapt=deferred(f"{HERE}.adapt", "adapt"),
+    **of_modules(HERE, scratch_bytes="arguments.scratch_bytes"),
     signature="gradients(q, k, v, o, lse, do, *, causal, scale)",
     calling=(
         "gradients(q, k, v, o, lse, do, *, causal, scale), with q, o, do of shape (batch, heads, seq_q, head_dim) and "
@@ -52,7 +39,6 @@ OPERATOR = Operator(
     peers=ALL_PEERS,
     default_peers=PEERS,
     anchor=ANCHOR,
-    peer=deferred(f"{HERE}.peers", "peer"),
     libraries=dict.fromkeys(("fa4", "fa4_deterministic"), LIBRARIES["fa4"]),
     by_triton=("flex",),
     compiling_peers=("flex", "fa4", "fa4_deterministic"),
@@ -72,7 +58,5 @@ OPERATOR = Operator(
     labels=titles.LABELS,
     problem_title=problem_title,
     problem_order=problem_order,
-    promises=deferred(f"{HERE}.promises", "promises"),
     prices=partial(importlib.import_module, f"{HERE}.prices"),
-    claims=partial(importlib.import_module, f"{HERE}.claims"),
 )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.gap import Term
+from harness.operators.attention.prices import Price, Weights
 from harness.operators.attention_backward.ablations import ABLATIONS
 from harness.operators.attention_backward.problem import Problem
 
@@ -97,22 +97,6 @@ TERMS = (
 
 BASES = {one.name: one.builds_on[0] for one in ABLATIONS}
 """Ablation -> the rung that it leaves something out of."""
-
-Weights = dict[str, float]
-"""Kernel -> how often the logarithm of its speed counts."""
-
-
-@dataclass(frozen=True)
-class Price:
-    """`weights` are in one group."""
-
-    term: Term
-    weights: Weights
-
-    @property
-    def counts(self) -> bool:
-        """True if the term is added, false if another term contains it."""
-        return not self.term.part_of
 
 
 def kernels() -> tuple[str, ...]:

@@ -6,10 +6,9 @@ Shapes: q, o, do and dq are (batch, heads, seq_q, head_dim), k, v, dk and dv (ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 from harness.operators.attention import problem as forward
 
@@ -64,17 +63,3 @@ class Problem(forward.Problem):
         found = super().parse(slug.removeprefix(PREFIX))
         assert isinstance(found, cls)
         return found
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
-        """Equal dicts give one object, as in attention."""
-        try:
-            return _problem(tuple(data), *data.values())
-        except TypeError:  # a value without a hash, which the constructor refuses by name
-            return cls(**data)
-
-
-@lru_cache(maxsize=None, typed=True)
-def _problem(names: tuple[str, ...], *values: Any) -> Problem:
-    """Typed, because 1 and True are equal."""
-    return Problem(**dict(zip(names, values, strict=True)))

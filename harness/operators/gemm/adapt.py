@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
+from harness.operators.errors import check_returned
 from harness.operators.protocol import Scalars, Tensors
 
 
@@ -32,13 +33,7 @@ def adapt(
         answer = function(*given.values(), **{each: options[each] for each in named})
         if answer is None and takes_out:
             return {"c": c}
-        if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
-            raise TypeError(f"{name}: got {type(answer).__name__} for c, expected a torch.Tensor")
-        if (answer.shape, answer.dtype, answer.device) != (c.shape, c.dtype, c.device):
-            raise ValueError(
-                f"{name}: got c of {tuple(answer.shape)} {answer.dtype} on {answer.device}, expected {tuple(c.shape)} "
-                f"{c.dtype} on {c.device}"
-            )
+        check_returned(name, "c", answer, c)
         return {"c": answer}
 
     return call

@@ -71,11 +71,6 @@ def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> 
     }
 
 
-def has_packed_strides(problem: Problem, tensors: Tensors) -> bool:
-    """No kernel is built for constant strides."""
-    return True
-
-
 SIZES = ("m", "n", "k")
 
 

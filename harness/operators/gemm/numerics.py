@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from harness.operators.gemm.reference import Expected
-from harness.operators.protocol import Verdict
+from harness.operators.precision import check_finite
+from harness.operators.protocol import Failure, Verdict
 
 PEER_ROUNDINGS = 4.0
 """A library may split k and round the parts to 16 bits: so many half ulps of the largest sum on the way."""
@@ -26,7 +27,7 @@ def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: b
         allowed = allowed + PEER_ROUNDINGS * sixteen / 2 * torch.maximum(expected.peak, expected.c.abs())
     limit = allowed + half_ulp(expected.c.abs() + allowed, c.dtype)
     error = (c.double() - expected.c).abs()
-    failure = _not_finite(c) or _too_far(error, limit, expected)
+    failure = check_finite("C", c) or _too_far(error, limit, expected)
     told = torch.where(expected.norms > 0, 1 / expected.norms.double(), 0.0)
     figures = {
         "max_abs": (error * told).max(),
@@ -36,8 +37,7 @@ def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: b
         "floor": (expected.allowed * told).max(),
     }
     numerics: dict[str, Any] = {name: float(value) if math.isfinite(value) else None for name, value in figures.items()}
-    check, reason = failure or (None, None)
-    return Verdict(failure is None, check, reason, numerics)
+    return Verdict.of(failure, numerics)
 
 
 def half_ulp(size: Tensor, dtype: torch.dtype) -> Tensor:
@@ -47,15 +47,7 @@ def half_ulp(size: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(size, info.eps / 2), exponent)
 
 
-def _not_finite(c: Tensor) -> tuple[str, str] | None:
-    bad = ~c.isfinite()
-    if not (count := int(bad.sum())):
-        return None
-    where = tuple(int(i) for i in bad.nonzero()[0])
-    return "finite", f"{count} of {bad.numel()} elements of C are NaN or infinite, the first at {where}"
-
-
-def _too_far(error: Tensor, limit: Tensor, expected: Expected) -> tuple[str, str] | None:
+def _too_far(error: Tensor, limit: Tensor, expected: Expected) -> Failure | None:
     wrong = error > limit
     if not (count := int(wrong.sum())):
         return None

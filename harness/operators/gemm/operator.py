@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from functools import partial
 from pathlib import Path
 
 from harness.operators.gemm import titles
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import ANCHOR, CUBLAS, LIBRARIES, PEERS, TORCH_GROUPED
 from harness.operators.gemm.problem import Problem
-from harness.operators.protocol import Operator, deferred
-
-ARGUMENTS = partial(deferred, "harness.operators.gemm.arguments")
+from harness.operators.protocol import Operator, of_modules
 
 OPERATOR = Operator(
     name="gemm",
@@ -23,18 +19,7 @@ OPERATOR = Operator(
     techniques=(*ampere.TECHNIQUES, *hopper.TECHNIQUES),
     distributions=("normal", "shifted", "positive", "outliers", "huge_row", "cancellation"),
     comparison_version=1,
-    inputs=deferred("harness.operators.gemm.inputs", "sample"),
-    input_specs=ARGUMENTS("input_specs"),
-    output_specs=ARGUMENTS("output_specs"),
-    scalars=ARGUMENTS("scalars"),
-    exact=deferred("harness.operators.gemm.reference", "exact"),
-    compare=deferred("harness.operators.gemm.numerics", "compare"),
-    validate=deferred("harness.operators.gemm.validate", "validate"),
-    defines=ARGUMENTS("defines"),
-    has_packed_strides=ARGUMENTS("has_packed_strides"),
-    structure=ARGUMENTS("structure"),
-    sizes=ARGUMENTS("sizes"),
-    adapt=deferred("harness.operators.gemm.adapt", "adapt"),
+    **of_modules("harness.operators.gemm"),
     signature="multiply(a, b)",
     calling=(
         "multiply(a, b), with a of shape (m, k) and b of shape (n, k), fp16 or bf16, k contiguous; multiply(a, b, "
@@ -48,7 +33,6 @@ OPERATOR = Operator(
     peers=(*PEERS, TORCH_GROUPED),
     default_peers=CUBLAS,
     anchor=ANCHOR,
-    peer=deferred("harness.operators.gemm.peers", "peer"),
     libraries=LIBRARIES,
     by_triton=("inductor",),
     compiling_peers=("inductor", "deep_gemm", "quack"),
@@ -68,6 +52,4 @@ OPERATOR = Operator(
     labels=titles.LABELS,
     problem_title=titles.problem_title,
     problem_order=titles.problem_order,
-    promises=deferred("harness.operators.gemm.promises", "promises"),
-    claims=partial(importlib.import_module, "harness.operators.gemm.claims"),
 )

@@ -162,7 +162,6 @@ OPERATOR = Operator(
     compare=compare,
     validate=validate,
     defines=lambda problem, tile, *, constant_strides: {"SOFTMAX_THREADS": tile.block_m},
-    has_packed_strides=lambda problem, tensors: True,
     structure=lambda tensors, scalars, workspace: SoftmaxArgs(
         tensors["x"].data_ptr(), tensors["y"].data_ptr(), *tensors["x"].shape
     ),

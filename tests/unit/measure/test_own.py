@@ -157,7 +157,7 @@ def test_after_two_timeouts_the_other_problems_of_a_kernel_are_not_waited_for(tm
 def test_an_answer_on_another_device_is_refused_by_name(name: str, what: str) -> None:
     variant = OwnFunction(Case("bench", None, own.BACKEND, PROBLEM, None, own.parse(f"{FILE}:{name}")), "cpu")
     given, out = arenas.make(PROBLEM, "normal", 0, "cpu"), arenas.make_outputs(PROBLEM, "cpu")
-    with pytest.raises(ValueError, match=f"{name}: got {what} on meta, expected cpu, where q, k and v are; return a"):
+    with pytest.raises(ValueError, match=f"{name}: got {what} on meta, expected cpu, where the inputs are; return a"):
         variant.launch({**given.tensors, **out.tensors}, {"scale": PROBLEM.scale, "causal": True})
 
 
