@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from harness.catalog import experiments
 from harness.operators.attention.articles import Article
-from harness.operators.attention.gap import CAUSES, GLUON, TLX, WAYS, Term
+from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
 from harness.rows.ledger import UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
-from reports.data.dataset import Dataset
+from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import short_gpu
 from reports.pages import downloads, prose
 from reports.pages.attention import gap_waterfall, ledger
@@ -48,7 +48,7 @@ def page(of: Rows) -> dict[str, Any]:
         "is_small": ledger.is_small,
         "limit": AGAIN_LIMIT,
         "machines": data.environments_of(rows) if data else [],
-        "files": [download([one for ways in problems for one in ways])] if found else [],
+        "files": [download(data, [one for ways in problems for one in ways])] if data and found else [],
     }
 
 
@@ -104,8 +104,18 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     }
 
 
-def download(ways: Sequence[dict[str, Any]]) -> downloads.Download:
-    """The terms of every way, with the rows of the experiment's kernels."""
+def timed_together(data: Dataset, one: Ledger) -> Iterator[Row]:
+    """The rows of a way's kernels, in the groups that timed both its ends: sums are computed from these."""
+    programs = {row["program"] for row in one.rows.values()}
+    here = [row for row in data.rows if row.kind == "timing" and row.usable and row.program in programs]
+    for rows in grouped(here, lambda row: (row.experiment, row.assembler, row.environment, row.group)).values():
+        found = {row.program for row in rows}
+        if one.gap and found >= {one.rows[end]["program"] for end in (FLAGSHIP, one.start)}:
+            yield from rows
+
+
+def download(data: Dataset, ways: Sequence[dict[str, Any]]) -> downloads.Download:
+    """The terms of every way, with the rows behind them."""
     lines = [
         {
             "problem": one["ledger"].problem.slug,
@@ -119,4 +129,4 @@ def download(ways: Sequence[dict[str, Any]]) -> downloads.Download:
         for one in ways
         for line, share in one["lines"]
     ]
-    return downloads.Download(NAME, lines, [row for one in ways for row in one["ledger"].rows.values()])
+    return downloads.Download(NAME, lines, [row for one in ways for row in timed_together(data, one["ledger"])])

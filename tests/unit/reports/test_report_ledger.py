@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import statistics
 from functools import cache
 
 import pytest
 from markupsafe import escape
 
 from harness.catalog.entries import Tile
-from harness.operators.attention.gap import CAUSES, GLUON, TERMS, TLX, TRITON, WAYS, Term
+from harness.operators.attention.gap import CAUSES, GLUON, TERMS, TLX, TRITON, TRITONS, WAYS, Term
 from harness.rows.ledger import Ledger
 from reports.data.dataset import Dataset
 from reports.draw.style import BAD
@@ -132,7 +135,17 @@ def test_the_numbers_of_a_drawing_are_files_below_it() -> None:
     assert whole().count("<figure") == whole().count(f'href="data/{download.name}.csv"') > 1
     csv, rows = (text for _, text in download.files())
     assert {line.term.name for line in facts.lines(ledgers()[0])} <= {line.split(",")[2] for line in csv.splitlines()}
-    assert len(rows.splitlines()) > 10
+    speeds: dict[str, list[float]] = {"cuda": [], "triton": []}
+    for row in map(json.loads, rows.splitlines()):
+        tile = row.get("tile") and Tile(**row["tile"])
+        if row.get("technique") == "flagship" and not row["problem"]["causal"] and tile in (ledgers()[0].tile, TRITONS):
+            speeds[row["backend"]].append(math.log(row["speed"]))
+    assert len(speeds["cuda"]) == len(speeds["triton"]) == 6, "one of each process"
+    gap = ledgers()[0].gap
+    assert gap
+    assert statistics.fmean(speeds["cuda"]) - statistics.fmean(speeds["triton"]) == pytest.approx(gap.value), (
+        "1 group each"
+    )
 
 
 def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
