@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -69,6 +70,17 @@ def why_no_gpu() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--install", action="store_true", help="Download the Tritons and rivals that proofs need.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage is collected while tests are, nor is what is imported by then looked through ever after."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import matplotlib as mpl
-import seaborn as sns
 from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -69,6 +68,8 @@ def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
 
 def new_grid(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """Several axes, row by row. `options` go to Figure.subplots."""
+    import seaborn as sns  # takes a second, and most who import this module draw nothing
+
     sns.set_theme(context="notebook", style="whitegrid", rc=STYLE)
     figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, **options)
@@ -78,6 +79,8 @@ def new_grid(rows: int, columns: int, width: float, height: float, **options: An
 
 def canvas(width: int, height: int, left: int, right: int, top: int, bottom: int) -> tuple[Figure, Axes]:
     """Axes without ticks in a figure of that many pixels, with margins of that many: a unit of type is a pixel."""
+    import seaborn as sns
+
     mpl.rcParams.update(mpl.rcParamsDefault)
     sns.set_theme(context="notebook", style="white", rc=STYLE)
     figure = Figure(figsize=(width / 72, height / 72))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import seaborn as sns
 from matplotlib.ticker import MaxNLocator
 
 from reports.draw.style import COLORS, INK, MUTED, WIDTH, new_axes, new_grid, to_svg
@@ -14,6 +13,8 @@ MAP = "mako"
 
 def attention(details: dict[str, Any]) -> str:
     """Four heatmaps, queries downwards, keys to the right. `details`: what structured_heads.compute returns."""
+    import seaborn as sns
+
     figure, all_axes = new_grid(2, 2, WIDTH, WIDTH * 1.06, sharex=True, sharey=True)
     for axes, head in zip(all_axes, details["heads"], strict=True):
         end = details["seq"]
@@ -30,6 +31,8 @@ def attention(details: dict[str, Any]) -> str:
 
 def error_by_position(details: dict[str, Any]) -> str:
     """Median and largest |O - truth| of the positions of a bin, on a logarithmic axis."""
+    import seaborn as sns
+
     figure, axes = new_axes(WIDTH, 3.2)
     palette = sns.color_palette("colorblind", len(details["heads"])).as_hex()
     positions = [details["bin"] * (place + 0.5) for place in range(details["seq"] // details["bin"])]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from scipy.stats import binomtest
 
 from harness.operators.attention.problem import Problem
 from harness.rows import stats
@@ -281,6 +280,8 @@ def test_a_wild_problem_has_no_part_in_the_limits_that_judge_it() -> None:
 def test_verdicts_on_the_recorded_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """At most 1% of unchanged programs are called slower on one board and 2% on two; slowdowns of 3% and 5% are found
     in 95%. Nothing judges itself: its problem, or its boards, are left out of the limits."""
+    from scipy.stats import binomtest  # takes a second
+
     timing = frame("timing")
     found = stats.pairs(timing[timing.gpu == "NVIDIA H200"])  # of others there are few
     found["kind"] = np.where(found.program.str.startswith("[null"), "peers", "twins")
