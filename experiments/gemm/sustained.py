@@ -1,7 +1,7 @@
 """How fast are matrix products under load, where the power limit lowers the clock?
 
 The shapes of grid that keep a GPU busy for longest, run with each kernel launched without pause until its time
-is stable.
+is stable. Each kernel takes seconds, so that all of a problem are one group.
 """
 
 import sys
@@ -27,6 +27,7 @@ EXPERIMENT = Experiment(
     tiles=("chosen",),
     modes=("sustained",),
     distributions=("positive", "outliers", "cancellation"),
+    one_group=True,
 )
 
 if __name__ == "__main__":
