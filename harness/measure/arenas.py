@@ -37,12 +37,9 @@ def is_poison(tensor: torch.Tensor) -> bool:
 
 
 def roll(inputs: Iterable[torch.Tensor], bases: Iterable[torch.Tensor], shift: int) -> None:
-    """Fills the bytes of inputs with those that lie twice in their bases: rolled by 16 times `shift`, of the second one
-    by 3 times as much, and so on."""
-    for number, (dense, twice) in enumerate(zip(inputs, bases, strict=True)):
-        size = len(dense)
-        by = shift * (2 * number + 1) % max(1, size // 16) * 16
-        dense.copy_(twice[size - by :][:size])
+    """Fills the bytes of inputs with those of their bases, rolled as loop.cpp does."""
+    for number, (dense, base) in enumerate(zip(inputs, bases, strict=True)):
+        dense.copy_(base.roll(16 * shift * (2 * number + 1)))
 
 
 def reach(tensor: torch.Tensor) -> int:
@@ -110,10 +107,6 @@ class Inputs:
         self.sample, self.scalars = sample, sample.scalars
         for arena in self.arenas.values():
             arena.poison(around)
-        self.overwrite(sample)
-
-    def overwrite(self, sample: Sample) -> None:
-        """Copies other values into the tensors alone."""
         for name, tensor in self.tensors.items():
             tensor.copy_(sample.tensors[name])
 

@@ -5,7 +5,6 @@ result, and imports nothing that compares: a kernel that searches its process fi
 from __future__ import annotations
 
 import ctypes
-import importlib
 import mmap
 import sys
 import time
@@ -25,7 +24,7 @@ class Kernels(process.Process):
     def __init__(self, shared: Sequence[str], loader: str, on: str, connection: Any, watch: process.Watch) -> None:
         """Takes the descriptors, and loads the timing loop: before any file of a user's is imported."""
         memory, channel, loop = shared
-        super().__init__(connection, importlib.import_module(loader), on, watch)
+        super().__init__(connection, loader, on, watch)
         self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
         stream = 0  # the one that is current now, whatever a kernel makes of it
@@ -74,14 +73,14 @@ class Kernels(process.Process):
         specs, self._names = operator.input_specs(problem), [*operator.output_specs(problem)]
         inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
         self._dense = [[arena.dense for arena in copy.values()] for copy in inputs]
-        sizes = [dense.numel() for dense in self._dense[0]]
-        self._bases = [part.to(self._device).repeat(2) for part in self._memory(sum(sizes)).split(sizes)]
+        sizes = [len(dense) for dense in self._dense[0]]
+        self._bases = [part.to(self._device, copy=True) for part in self._memory(sum(sizes)).split(sizes)]
         arenas.roll(self._dense[-1], self._bases, 0)
-        places = [one.data_ptr() for of_input in zip(self._bases, *self._dense, strict=True) for one in of_input]
-        table = torch.tensor(sizes + places)
+        places = zip(self._bases, *self._dense, strict=True)
+        table = torch.tensor([[len(each[0]), *(one.data_ptr() for one in each)] for each in places])
         self._words = torch.arange(words, dtype=torch.int32, device=self._device)
         flushed, self._room = (self._words.data_ptr(), self._words.nbytes), room
-        self._native("memory", *flushed, len(specs), len(table), table.data_ptr(), room * len(self._names))
+        self._native("memory", *flushed, copies + 2, table.numel(), table.data_ptr(), room * len(self._names))
         tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls = self._bound(cases, tensors, scalars)
         self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
@@ -134,7 +133,7 @@ def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
     return out.data_ptr(), count
 
 
-def main(descriptor: str, loader: str, on: str, deadlines: str, *shared: str) -> None:
+def main(descriptor: str, loader: str, on: str, deadlines: str, _log: str, *shared: str) -> None:
     """Answers the verifier until it hangs up."""
     process.serve(descriptor, deadlines, lambda *ours: Kernels(shared, loader, on, *ours))
 

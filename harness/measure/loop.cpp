@@ -3,7 +3,6 @@
 // back through it. The driver is loaded first, then this library, then the user's file is imported.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -77,11 +76,12 @@ struct Draw {
 int channel, error;
 Handle stream, function;
 std::vector<Handle> events;
-size_t recorded;                         // of `events`, in this batch: one before the first call, and two of each call
-uint64_t words, end;                     // memory that is flushed
-std::vector<uint64_t> sizes, addresses;  // of the inputs
-char* kept;                              // outputs that the verifier keeps, where no line of Python can write
-uint64_t filled;                         // bytes of it
+size_t recorded;               // of `events`, in this batch: one before the first call, and two of each call
+uint64_t words, end;           // memory that is flushed
+std::vector<uint64_t> inputs;  // as `loop_memory` is told
+size_t width;                  // numbers of each of them
+char* kept;                    // outputs that the verifier keeps, where no line of Python can write
+uint64_t filled;               // bytes of it
 
 void must(int code) {
   if (!error) error = code;
@@ -108,13 +108,12 @@ EXPORT void loop_open(uint64_t socket, Handle of_calls) {
   must(cuModuleGetFunction(&function, module, "flush"));
 }
 
-// `table` of `count` numbers: bytes of each input, then where the first one's base lies twice, one behind the other,
-// and its copies, then those of the second one, ... Outputs that are kept have `room` bytes.
-EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t inputs, uint64_t count, const uint64_t* table,
+// `table` of `count` numbers, `of_each` for an input: its bytes, where its base lies, and where its copies lie. Outputs
+// that are kept have `room` bytes.
+EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t of_each, uint64_t count, const uint64_t* table,
                         uint64_t room) {
-  words = flushed, end = flushed + bytes;
-  sizes.assign(table, table + inputs);
-  addresses.assign(table + inputs, table + count);
+  words = flushed, end = flushed + bytes, width = of_each;
+  inputs.assign(table, table + count);
   if (kept) must(cuMemFreeHost(kept));
   must(cuMemHostAlloc(&kept, room, 0));
 }
@@ -126,10 +125,11 @@ EXPORT int loop_begin(uint64_t sums) {
   if (!recorded) record();
   must(recorded % 2 ? 0 : -1);  // the call before has ended
   must(read(channel, &draw, sizeof draw) == sizeof draw ? 0 : -1);
-  for (uint64_t n = 0; n < sizes.size(); ++n) {
-    const uint64_t* const input = &addresses[n * addresses.size() / sizes.size()];
-    const uint64_t by = draw.shift * (2 * n + 1) % std::max<uint64_t>(1, sizes[n] / 16) * 16;
-    copy(input[1 + draw.copy], input[0] + sizes[n] - by, sizes[n]);
+  for (uint64_t at = 0, odd = 1; at < inputs.size(); at += width, odd += 2) {
+    const uint64_t bytes = inputs[at], base = inputs[at + 1], to = inputs[at + 2 + draw.copy];
+    const uint64_t by = bytes ? 16 * odd * draw.shift % bytes : 0;
+    copy(to + by, base, bytes - by);
+    copy(to, base + bytes - by, by);
   }
   uint64_t sum = sums + recorded / 2 * sizeof draw.key;
   void* parameters[] = {&words, &end, &draw.key, &sum};

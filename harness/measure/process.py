@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.machine.environment import headline
 from harness.machine.processes import die_with_parent
@@ -26,13 +27,6 @@ LAUNCH_TIMEOUT = 702
 """CUDA's error, and a CPU's, of a kernel that goes on for ever."""
 STICKY = frozenset((700, LAUNCH_TIMEOUT, 710, 714, 715, 716, 717, 718, 719))
 """CUDA errors of a kernel that ran (illegal address, launch failure, ...): the context is lost with it."""
-
-
-class Loader(Protocol):
-    """What the process needs of harness.build."""
-
-    def load(self, case: Case, on: str) -> Any: ...
-    def source_sha256(self, case: Case) -> str | None: ...
 
 
 class Watch:
@@ -61,16 +55,18 @@ class Watch:
 
 
 class Process:
-    """A process that answers requests: it says where it is, and loads cases."""
+    """A process that answers requests: it says where it is, and loads cases by the module `loader`, which it imports
+    when it starts."""
 
-    def __init__(self, connection: Connection, loader: Loader, on: str, watch: Watch | None = None) -> None:
-        self._connection = connection
-        self._watch = watch
-        self._loader = loader
-        self._on = on
-        self._device = "cuda" if on == "gpu" else "cpu"
+    def __init__(self, connection: Connection, loader: str, on: str, watch: Watch | None = None) -> None:
+        self._connection, self._watch = connection, watch
+        self._named, self._on, self._device = loader, on, "cuda" if on == "gpu" else "cpu"
         self._loaded: dict[Case, Any] = {}
         self.stage: Stage = "start"
+
+    def start(self) -> None:
+        self._loader: Any = importlib.import_module(self._named)
+        self.say("done", None, None)
 
     def say(self, *words: Any) -> None:
         """Sends a message as JSON: nothing that arrives there can be more than data."""
@@ -210,7 +206,7 @@ def serve(descriptor: str, deadlines: str, make: Callable[[Connection, Watch], P
     watch.begin("start")
     connection = Connection(int(descriptor))
     process = make(connection, watch)
-    process.say("done", None, None)
+    process.start()
     while True:
         watch.end()
         try:

@@ -7,26 +7,25 @@ the other end. A user's kernel is launched in a process below this one (harness.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
 import secrets
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.measure.process import Loader, Process, Watch, serve
+from harness.measure.process import Process, Watch, serve
 from harness.measure.worker import TELLING, UNHEARD, Deadlines, GateOptions, Isolation
 
 if TYPE_CHECKING:
     from harness.catalog.cases import Case
     from harness.measure import timing
     from harness.measure.arenas import Inputs, Outputs
-    from harness.measure.verifier import Stopwatch
+    from harness.measure.verifier import Failure
     from harness.operators.protocol import Problem
 
 OF_COMPILERS = ("code", "mma", "compiler", "compile_s")
@@ -41,16 +40,10 @@ class Service(Process):
     """What the runner may ask for, run in the process. `log` is where a kernel's process writes too."""
 
     def __init__(
-        self,
-        connection: Connection,
-        loader: Loader,
-        on: str,
-        watch: Watch | None = None,
-        deadlines: Deadlines | None = None,
-        log: Path | None = None,
+        self, connection: Connection, loader: str, on: str, deadlines: Deadlines, log: Path, watch: Watch | None = None
     ) -> None:
         super().__init__(connection, loader, on, watch)
-        self._deadlines, self._log = deadlines or Deadlines(), log
+        self._deadlines, self._log = deadlines, log
         self._isolation: Isolation | None = None
         self._arena: tuple[Problem, Inputs, Outputs] | None = None
         """What the newest sample was launched on."""
@@ -60,20 +53,13 @@ class Service(Process):
         """Of the inputs of users' kernels: none can have been prepared for them."""
 
     def isolation(self, loop: Path | None = None) -> Isolation:
-        """The live process for users' kernels, one that can time where `loop` is its library."""
-        usable = self._isolation and self._isolation.alive and (self._isolation.times or loop is None)
-        if not usable:
+        """The live process for users' kernels, one that can time where `loop` is its library. The runner ends it, too,
+        if it must."""
+        if not (self._isolation and self._isolation.alive and (self._isolation.times or loop is None)):
             self.end_isolation()
-            assert self._log is not None
-            name: str = vars(self._loader)["__name__"]
-            self.adopt(Isolation(loop, name, self._on, self._log, self._deadlines, self._relay))
-        assert self._isolation is not None
+            self._isolation = Isolation(loop, self._named, self._on, self._log, self._deadlines, self._relay)
+            self.say("group", self._isolation.pid)
         return self._isolation
-
-    def adopt(self, isolation: Isolation) -> None:
-        """Takes a process for kernels; the runner ends it, too, if it must."""
-        self._isolation = isolation
-        self.say("group", isolation.pid)
 
     def end_isolation(self) -> None:
         """Ends the process of users' kernels, if there is one."""
@@ -180,84 +166,76 @@ class Service(Process):
         first distribution, seed 0; outputs are poisoned before the first timed launch and judged after the last.
         """
         from harness.machine import clocks
-        from harness.measure import gate, timing
+        from harness.measure import timing
 
-        if any(case.kernel for case in cases.values()):
-            stopwatch = self._stopwatch(cases)
-            source = clocks.device(_uuid()) if self._device == "cuda" else None
-            members = dict.fromkeys((*cases, f"{repeated} again"), _elsewhere)
-            timings = timing.time_group(members, stopwatch=stopwatch, source=source, **options)
-            rows = {label: asdict(result) for label, result in timings.items()}
-            return self._judged(rows, cases, stopwatch, {name: result.samples_ms for name, result in timings.items()})
-        self.now("check", None)
-        inputs = self._inputs(next(iter(cases.values())).problem)
-        calls, returned = self._prepared(cases, inputs)
-        on_gpu = self._device == "cuda"
+        mode, on_gpu, own = options.get("mode", "burst"), self._device == "cuda", _is_own(cases)
+        group = self._own_group(cases) if own else self._group(cases, mode)
         self.now("load", None)
-        kernel_clock = _kernel_clock() if on_gpu else None
         timings = timing.time_group(
-            {**calls, f"{repeated} again": calls[repeated]},
-            stopwatch=timing.of_mode(options.get("mode", "burst"), self._device),
+            {**group.calls, f"{repeated} again": group.calls[repeated]},
+            stopwatch=group.stopwatch,
             notify=self.launching,
             source=clocks.device(_uuid()) if on_gpu else None,
-            kernel_clock=kernel_clock,
+            kernel_clock=_kernel_clock() if on_gpu and not own else None,
             **options,
         )
         rows = {label: asdict(result) for label, result in timings.items()}
-        for label, case in cases.items():
-            self.now("check", label)
-            verdict = gate.judge_timed(returned[label], inputs, case.problem, peer=case.is_peer)
-            if not verdict.passed:
-                reason = f"last timed output: {verdict.reason}"
-                rows[label] |= {"status": "wrong", "reason": reason, "check": verdict.check}
-            elif options.get("mode") == "idle":
+        self._judge(rows, group, {label: result.samples_ms for label, result in timings.items()})
+        for label in cases if mode == "idle" and not own else ():
+            if rows[label]["status"] != "wrong":
                 self.launching("launch", label)
-                latency = timing.host_latency(calls[label], synchronize=self._synchronize)
+                latency = timing.host_latency(group.calls[label], synchronize=self._synchronize)
                 rows[label]["call_us"] = {"launcher": latency}
         return rows
 
-    def _stopwatch(self, cases: Mapping[str, Case]) -> Stopwatch:
-        """Of a group with a user's kernel: all of it is timed in that kernel's process."""
-        from harness.build import plain_library
-        from harness.measure import verifier
+    def _group(self, cases: Mapping[str, Case], mode: str = "burst", seed: int = 0) -> _Group:
+        """A group that is timed in this process; its calls are made twice already."""
+        from harness.measure import gate, timing
 
         self.now("check", None)
-        problem = next(iter(cases.values())).problem
-        return verifier.Stopwatch(self.isolation(plain_library(verifier.LOOP)), problem, self._device, cases)
-
-    def _judged(
-        self,
-        rows: dict[str, dict[str, Any]],
-        cases: Mapping[str, Case],
-        stopwatch: Stopwatch,
-        samples_ms: Mapping[str, Sequence[float]],
-    ) -> dict[str, dict[str, Any]]:
-        """The rows, with what the verifier has found."""
-        self.now("check", None)
-        medians = {label: statistics.median(samples_ms[label]) for label, case in cases.items() if case.kernel}
-        for label, (status, check, reason) in stopwatch.failures(medians).items():
-            rows[label] |= {"status": status, "check": check, "reason": reason}
-        return rows
-
-    def _inputs(self, problem: Problem) -> Inputs:
-        """The inputs of timed launches."""
-        from harness import operators
-        from harness.measure import arenas
-
-        return arenas.make(problem, operators.of(problem).distributions[0], 0, self._device)
-
-    def _prepared(
-        self, cases: Mapping[str, Case], inputs: Inputs
-    ) -> tuple[dict[str, Callable[[], None]], dict[str, dict[str, Any]]]:
-        """Label -> a call of its kernel, launched twice already; and what the last call of a label returned."""
+        inputs = self._inputs(next(iter(cases.values())).problem, seed)
         bound = self._bound(cases, [inputs.tensors], inputs.scalars)
         returned: dict[str, dict[str, Any]] = {}
 
         def call(label: str) -> None:
             returned[label] = bound[label][0]()
 
-        calls: dict[str, Callable[[], None]] = {label: functools.partial(call, label) for label in cases}
-        return calls, returned
+        def failures(_: Mapping[str, float]) -> Iterator[tuple[str, Failure]]:
+            for label, case in cases.items():
+                self.now("check", label)
+                verdict = gate.judge_timed(returned[label], inputs, case.problem, peer=case.is_peer)
+                if not verdict.passed:
+                    yield label, ("wrong", str(verdict.check), f"last timed output: {verdict.reason}")
+
+        calls = {label: functools.partial(call, label) for label in cases}
+        return _Group(calls, timing.of_mode(mode, self._device), failures, inputs)
+
+    def _own_group(self, cases: Mapping[str, Case]) -> _Group:
+        """A group with a user's kernel: all of it is timed in that kernel's process."""
+        from harness.build import plain_library
+        from harness.measure import verifier
+
+        self.now("check", None)
+        problem = next(iter(cases.values())).problem
+        watch = verifier.Stopwatch(self.isolation(plain_library(verifier.LOOP)), problem, self._device, cases)
+        return _Group(dict.fromkeys(cases), watch, watch.failures)
+
+    def _judge(
+        self, rows: Mapping[str, dict[str, Any]], group: _Group, samples_ms: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Adds to the rows what is wrong with the outputs."""
+        self.now("check", None)
+        for label, (status, check, reason) in group.failures(
+            {label: statistics.median(samples_ms[label]) for label in group.calls}
+        ):
+            rows[label] |= {"status": status, "check": check, "reason": reason}
+
+    def _inputs(self, problem: Problem, seed: int = 0) -> Inputs:
+        """The inputs of timed launches."""
+        from harness import operators
+        from harness.measure import arenas
+
+        return arenas.make(problem, operators.of(problem).distributions[0], seed, self._device)
 
     def cupti(self, cases: Mapping[str, Case], rounds: int) -> dict[str, dict[str, Any]]:
         """Times `cases` (label -> case, all of one problem) by CUDA events, then by CUPTI, with the rests of burst
@@ -267,64 +245,56 @@ class Service(Process):
 
         from harness import operators
         from harness.machine import clocks
-        from harness.measure import cupti, gate, timing
+        from harness.measure import cupti, timing
 
-        self.now("check", None)
-        isolated = any(case.kernel for case in cases.values())
-        timed: dict[str, Callable[[], Any]] = dict.fromkeys((*cases, "empty"), _elsewhere)
-        if isolated:
-            stopwatch: Any = self._stopwatch(cases)
-        else:
-            problem = next(iter(cases.values())).problem
-            inputs, operator = self._inputs(problem), operators.of(problem)
-            last, middle, first = (
-                operator.inputs(problem, operator.distributions[0], seed, self._device) for seed in (0, 1, 2)
-            )
-            upcoming = iter((first, middle, last))
-
-            def change() -> None:
-                inputs.overwrite(next(upcoming))
-
-            change()
-            calls, returned = self._prepared(cases, inputs)
-            self.now("launch", None)
-            stopwatch = timing.CudaStopwatch()
-            timed = {**calls, "empty": lambda: torch.cuda._sleep(1)}
+        own = _is_own(cases)
+        group = self._own_group(cases) if own else self._group(cases, seed=2)
+        timed = {**group.calls, "empty": lambda: torch.cuda._sleep(1)}
         source = clocks.device(_uuid())
         endless: dict[str, Any] = {"min_samples": rounds, "target": math.inf, "limit": math.inf}
-        notify = (lambda step, label: None) if isolated else self.launching
-        timings = timing.time_group(timed, stopwatch=stopwatch, notify=notify, source=source, **endless)
+        self.now("launch", None)
+        timings = timing.time_group(timed, stopwatch=group.stopwatch, notify=self.launching, source=source, **endless)
         by_events = {label: result.samples_ms for label, result in timings.items()}
         milliseconds = {label: statistics.median(samples) for label, samples in by_events.items()}
-        loads = timing.loads(list(timed), milliseconds)
+        loads = list(timing.loads(list(timed), milliseconds))
         self.now("check", None)
-        if isolated:
-            trace, numbers = stopwatch.isolation.call("cupti", list(loads), rounds)
+        if own:
+            trace, numbers = group.stopwatch.isolation.call("cupti", loads, rounds)
         else:
+            problem = next(iter(cases.values())).problem
+            operator, seeds = operators.of(problem), iter((1, 0))
+
+            def change() -> None:
+                group.inputs.load(operator.inputs(problem, operator.distributions[0], next(seeds), self._device))
+
             with clocks.Sampler(source) as sampler:
 
                 def rest(seconds: float) -> None:
-                    timing.cool(sampler, stopwatch, busy=seconds)
+                    timing.cool(sampler, group.stopwatch, busy=seconds)
 
                 load_calls = [{label: timed[label] for label in load} for load in loads]
-                trace, numbers = cupti.record(load_calls, change, stopwatch.flush, stopwatch.hold, rest, rounds)
+                flush, hold = group.stopwatch.flush, group.stopwatch.hold
+                trace, numbers = cupti.record(load_calls, change, flush, hold, rest, rounds)
         observed = cupti.judge(trace, numbers)
         gap_ms = milliseconds["empty"] - statistics.median(observed["empty"].samples_ms)
         rows = {label: cupti.fields(observed[label], by_events[label], gap_ms) for label in cases}
-        if isolated:
-            return self._judged(rows, cases, stopwatch, by_events)
-        for label, case in cases.items():
-            self.now("check", label)
-            verdict = gate.judge_timed(returned[label], inputs, case.problem, peer=case.is_peer)
-            if not verdict.passed:
-                reason = f"{cupti.FAULTS['kept_results']}, or another output: {verdict.reason}"
-                rows[label] |= {"status": "wrong", "reason": reason, "check": "kept_results"}
+        self._judge(rows, group, by_events)
         return rows
 
 
-def _elsewhere() -> None:
-    """Stands for a call that the process of a user's kernel makes."""
-    raise AssertionError("the calls of a group with a user's kernel are made in that kernel's process")
+@dataclass(frozen=True)
+class _Group:
+    """What is timed together: label -> its call, None where another process makes it; what is wrong with outputs, told
+    by the medians in milliseconds; the inputs, where they are here."""
+
+    calls: Mapping[str, Any]
+    stopwatch: Any
+    failures: Callable[[Mapping[str, float]], Iterable[tuple[str, Failure]]]
+    inputs: Any = None
+
+
+def _is_own(cases: Mapping[str, Case]) -> bool:
+    return any(case.kernel for case in cases.values())
 
 
 def _uuid() -> str | None:
@@ -349,13 +319,9 @@ def main(descriptor: str, loader: str, on: str, deadlines: str, log: str, own: s
     """Answers the runner. Where a kernel of the user's comes first, `own`, its process starts with this one."""
 
     def make(connection: Connection, watch: Watch) -> Service:
-        def told(stage: str, label: str) -> None:
-            service._relay(stage, label)
-
-        isolation = Isolation(None, loader, on, Path(log), watch.deadlines, told) if own else None
-        service = Service(connection, importlib.import_module(loader), on, watch, watch.deadlines, Path(log))
-        if isolation:
-            service.adopt(isolation)
+        service = Service(connection, loader, on, watch.deadlines, Path(log), watch)
+        if own:
+            service.isolation()
         return service
 
     serve(descriptor, deadlines, make)

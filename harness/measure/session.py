@@ -75,9 +75,8 @@ class Session:
         """The live process with these environment variables, started when there is none."""
         name = tuple(sorted(variables.items()))
         if name not in self._workers or not self._workers[name].alive:
-            told = self.progress.now
-            common = self.loader.__name__, self.on, self._log, self.deadlines, told
-            self._workers[name] = Worker(variables, *common, own=self.own)
+            common = self.loader.__name__, self.on, self._log, self.deadlines, self.progress.now
+            self._workers[name] = Worker(variables, *common, extra=["own"] if self.own else ())
         return self._workers[name]
 
     def release(self) -> None:

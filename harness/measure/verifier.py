@@ -6,14 +6,11 @@ come back from there, never a verdict. Knows no operator.
 from __future__ import annotations
 
 import random
-import select
 import struct
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import torch
@@ -57,17 +54,16 @@ class Stopwatch(timing.CudaStopwatch):
         self._specs = operator.output_specs(problem)
         self._inputs = arenas.Inputs(operator.input_specs(problem), self._sample)
         self._dense = [arena.dense for arena in self._inputs.arenas.values()]
-        self._bases = [dense.repeat(2) for dense in self._dense]
-        self._size = sum(len(base) for base in self._bases) // 2
+        self._bases = [dense.clone() for dense in self._dense]
+        given = torch.cat(self._dense)
         cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else CPU_CACHE
         self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
-        self._copies = max(2, min(MOST_COPIES, -(-2 * cache // self._size)))
+        self._copies = max(2, min(MOST_COPIES, -(-2 * cache // len(given))))
         self._seen = dict.fromkeys(cases, 0)
         self.kept: dict[str, dict[int, tuple[int, dict[str, torch.Tensor]]]] = {label: {} for label in cases}
         """Of timed calls: by how much their inputs were rolled, and their outputs."""
-        self._reader = ThreadPoolExecutor(1)
         self._room = SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
-        torch.frombuffer(isolation.memory, dtype=torch.uint8)[: self._size].copy_(torch.cat(self._dense))
+        torch.frombuffer(isolation.memory, dtype=torch.uint8)[: len(given)].copy_(given)
         isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, dict(self._sample.scalars))
 
     def behind_spin(self, batch: Sequence[tuple[str, Any]], notify: timing.Notify) -> tuple[list[float], bool]:
@@ -84,20 +80,16 @@ class Stopwatch(timing.CudaStopwatch):
             slot = seen if seen < KEPT else chance.randrange(seen + 1)
             kept = kept if slot < KEPT else None  # each call has the same chance to stay
         keys, shifts = ([chance.getrandbits(31) for _ in labels] for _ in "ks")
-        draws = b""
         for number, (key, shift) in enumerate(zip(keys, shifts, strict=True)):
-            draws += struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept)
-        self.isolation.channel.sendall(draws)
-        done = Event()
-        received = self._reader.submit(self._receive, done)  # the process waits until it is read
+            draw = struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept)
+            self.isolation.channel.sendall(draw)
         try:
             strides, sums = self.isolation.call("batch", labels, self._spin)
         except BaseException:
             self.isolation.kill()  # draws are left in the channel
             raise
-        finally:
-            done.set()
-        head, found = struct.Struct(f"={2 * len(labels) + 1}fQ"), received.result()
+        found, self.isolation.sent = self.isolation.sent, bytearray()
+        head = struct.Struct(f"={2 * len(labels) + 1}fQ")
         *told, ahead, count = head.unpack_from(found.ljust(head.size, b"\0"))
         if len(found) != head.size + count:
             reason = f"the process sent {len(found)} bytes for {len(labels)} calls, expected {head.size + count}"
@@ -107,18 +99,6 @@ class Stopwatch(timing.CudaStopwatch):
         if kept is not None:
             self.kept[labels[kept]][slot] = shifts[kept], self._outputs(strides[kept], found[head.size :])
         return told, bool(ahead)
-
-    def _receive(self, done: Event) -> bytearray:
-        """All that the process sends until it is done."""
-        channel, found = self.isolation.channel, bytearray()
-        while True:
-            last = done.is_set()  # asked first: all was sent before it is set
-            if select.select([channel], [], [], 1e-3)[0]:
-                if not (part := channel.recv(2**20)):
-                    return found  # it has hung up
-                found += part
-            elif last:
-                return found
 
     def _outputs(self, strides: Sequence[Sequence[int] | None], received: bytearray) -> dict[str, torch.Tensor]:
         """The outputs among what was received. Raises RuntimeError, ValueError for strides that reach beyond it."""
@@ -132,19 +112,15 @@ class Stopwatch(timing.CudaStopwatch):
                 begin += -(-arenas.reach(out) // 16) * 16
         return found
 
-    def failures(self, milliseconds: Mapping[str, float]) -> dict[str, Failure]:
-        """Label -> what is wrong with it, of all that was timed. The user's kernels, which have their medians here,
-        answer for the process: for the flush, and for the clock."""
+    def failures(self, milliseconds: Mapping[str, float]) -> Iterator[tuple[str, Failure]]:
+        """What is wrong with what was timed, by label; `milliseconds` has the medians. The user's kernels answer for
+        the process: for the flush, and for the clock."""
         flushed = are_flushed(self._words, self._flushes, self.device)
-        found: dict[str, Failure] = {}
-        for label in self._cases:
-            if label in milliseconds and not flushed:
-                found[label] = "implausible", "flush", "the flush of L2 has another checksum than its key gives"
-            elif wrong := self._wrong(label):
-                found[label] = wrong
-            elif label in milliseconds and (late := self._late(label, milliseconds[label])):
-                found[label] = late
-        return found
+        for label, case in self._cases.items():
+            if case.kernel and not flushed:
+                yield label, ("implausible", "flush", "the flush of L2 has another checksum than its key gives")
+            elif failure := self._wrong(label) or (self._late(label, milliseconds[label]) if case.kernel else None):
+                yield label, failure
 
     def _wrong(self, label: str) -> Failure | None:
         for shift, kept in self.kept[label].values():

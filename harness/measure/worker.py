@@ -22,7 +22,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,7 +51,6 @@ INNERMOST = 4
 """Functions that a reason names of those that call each other; the log has all."""
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads that have nothing to do sleep: those of one process would take the cores from the next one's."""
-SERVICE = "harness.measure.service"
 LOOK = 0.2
 """Seconds after which a process that says nothing is looked at: it may have ended."""
 FAILURES = tuple(status for status in STATUSES if status != "passed")
@@ -104,8 +103,10 @@ class Worker:
     """A Python process with `environment` set before it imports anything.
 
     `loader` is a module with `load(case, on)`, such as harness.build; `log` is appended to; `told` hears which case
-    is at which stage. Raises RuntimeError when the process does not start: that is nobody's kernel.
+    is at which stage. Nobody waits for its start before the first call.
     """
+
+    MODULE = "harness.measure.service"
 
     def __init__(
         self,
@@ -116,9 +117,7 @@ class Worker:
         deadlines: Deadlines,
         told: Callable[[str, str], object] = lambda stage, label: None,
         *,
-        own: bool = False,
-        module: str = SERVICE,
-        extra: Sequence[str] | None = None,
+        extra: Sequence[str] = (),
         descriptors: Sequence[int] = (),
     ) -> None:
         ours, theirs = socket.socketpair()
@@ -133,12 +132,13 @@ class Worker:
                     sys.executable,
                     "-P",  # nothing is imported from the working folder, which may be a stranger's
                     "-m",
-                    module,
+                    self.MODULE,
                     str(theirs.fileno()),
                     loader,
                     on,
                     json.dumps(asdict(deadlines)),
-                    *([str(log), *(["own"] if own else [])] if extra is None else extra),
+                    str(log),
+                    *extra,
                 ],
                 env={**WAITING, **os.environ, **environment, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
@@ -149,31 +149,21 @@ class Worker:
             )
         self._connection = Connection(ours.detach())
         self._groups = [self._process.pid]
-        if module == SERVICE:
-            self._start()
-
-    def _start(self) -> None:
-        if self._begin is None:
-            return
-        begin, self._begin = self._begin, None
-        try:
-            self._receive(begin)
-        except KeyboardInterrupt:
-            self.kill()
-            raise
-        except Failed as failure:
-            self.kill()
-            raise RuntimeError(
-                f"worker: {failure.fields['reason']}; {failure.fields['details'].get('log')}; "
-                f"this is no kernel's fault, `twinkernels doctor` says what is missing"
-            ) from None
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Runs a method of service.Service in the process. Raises Failed: the process is gone then, unless the failure
-        was HARMLESS or elsewhere."""
-        self._start()
-        begin, token = self._log.stat().st_size, secrets.token_hex(8)  # before the process can say a word
+        """Runs a method of the process. Raises Failed: the process is gone then, unless the failure was HARMLESS or
+        elsewhere. Raises RuntimeError when it has not started: that is nobody's kernel."""
         try:
+            if self._begin is not None:
+                begin, self._begin = self._begin, None
+                try:
+                    self._receive(begin)
+                except Failed as failure:
+                    raise RuntimeError(
+                        f"worker: {failure.fields['reason']}; {failure.fields['details'].get('log')}; "
+                        f"this is no kernel's fault, `twinkernels doctor` says what is missing"
+                    ) from None
+            begin, token = self._log.stat().st_size, secrets.token_hex(8)  # before the process can say a word
             with contextlib.suppress(BrokenPipeError):  # it died while idle: receiving says how
                 self._connection.send((token, method, arguments))
             return self._receive(begin, token)
@@ -250,12 +240,15 @@ class Worker:
     def _arrives(self, end: float) -> bool:
         """Waits for a word until `end`. Raises EOFError where the process is gone, though a child of its own may hold
         the connection."""
-        while not self._connection.poll(max(0.0, min(LOOK, end - time.monotonic()))):
+        while not self._hears(max(0.0, min(LOOK, end - time.monotonic()))):
             if self._process.poll() is not None and not self._connection.poll(0.0):
                 raise EOFError
             if time.monotonic() > end:
                 return False
         return True
+
+    def _hears(self, seconds: float) -> bool:
+        return self._connection.poll(seconds)
 
     def _whereabouts(self) -> str:
         """`places` of the process; its faulthandler tells the log, whatever the process waits for."""
@@ -278,25 +271,33 @@ class Worker:
 
 
 class Isolation(Worker):
-    """A process for kernels, started at once; nobody waits for its start before the first call. With `loop`, a build of
-    loop.cpp, it can time: draws go to it through `channel`, and times come back. Torch is imported when it is used, so
-    that processes can start side by side."""
+    """A process for kernels. With `loop`, a build of loop.cpp, it can time: draws go to it through `channel`, and times
+    come back, into `sent`. Torch is imported when it is used, so that processes can start side by side."""
+
+    MODULE = "harness.measure.isolated"
 
     def __init__(self, loop: Path | None, *worker: Any) -> None:
         """`worker`: what a Worker takes behind its environment."""
-        self.times, (self.channel, theirs) = loop is not None, socket.socketpair()
+        self.times, self.sent = loop is not None, bytearray()
+        self.channel, theirs = socket.socketpair()
         memory = os.memfd_create("twinkernels", os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, SHARED)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # nobody can pull it from under this process
         self.memory = mmap.mmap(memory, SHARED)
         with theirs, open(memory):
-            descriptors = memory, theirs.fileno()
-            extra = (*map(str, descriptors), str(loop or ""))
-            super().__init__({}, *worker, module="harness.measure.isolated", extra=extra, descriptors=descriptors)
+            shared = memory, theirs.fileno()
+            super().__init__({}, *worker, extra=(*map(str, shared), str(loop or "")), descriptors=shared)
 
     def kill(self) -> None:
         super().kill()
         self.channel.close()
+
+    def _hears(self, seconds: float) -> bool:
+        """Takes what the timing loop sends, which waits until it is read. A word comes behind what it tells of."""
+        heard = self._connection in wait([self._connection, self.channel], seconds)
+        while wait([self.channel], 0) and (part := self.channel.recv(2**20)):
+            self.sent += part
+        return heard
 
     def launch(
         self, case: Any, label: str, tensors: Mapping[str, torch.Tensor], scalars: Any, order: int | None

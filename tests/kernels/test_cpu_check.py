@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -56,17 +57,15 @@ def test_scheduler_seeds_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
             launch({}, {})
         return Verdict(True, None, None, {})
 
-    class Loader:
-        def load(self, case: object, on: str) -> Fake:
-            return Fake()
-
     class Connection:
         def send_bytes(self, message: bytes) -> None:
             pass
 
     monkeypatch.setattr("harness.measure.gate.gate", gate)
     case = Case("check", "scalar", "cuda", PROBLEM, None)
-    service.Service(Connection(), Loader(), "cpu").gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))  # type: ignore[arg-type]
+    judging = service.Service(Connection(), "", "cpu", worker.Deadlines(), Path())  # type: ignore[arg-type]
+    judging._loader = SimpleNamespace(load=lambda case, on: Fake())
+    judging.gate(case, "x", worker.GateOptions(scheduler_seeds=(4, 5)))
     assert seen == [4, 5, 4]
 
 

@@ -3,7 +3,6 @@ process takes seconds to start."""
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +15,13 @@ from harness.measure.worker import Failed, Worker
 class Here(Worker):
     """Takes what Worker takes. A kernel that raises is told as from a process; one that dies takes this one with it."""
 
-    def __init__(
-        self, environment: Any, loader: str, on: str, log: Path, deadlines: Any, told: Any, *, own: bool = False
-    ) -> None:
+    def __init__(self, environment: Any, loader: str, on: str, log: Path, deadlines: Any, told: Any, **_: Any) -> None:
         self._log, self._begin, self._label = log, None, None
         log.touch()
         connection: Any = SimpleNamespace(send=self._take, send_bytes=self._hear, closed=False)
         self._connection = connection
-        self._service = service.Service(connection, importlib.import_module(loader), on, None, deadlines, log)
+        self._service = service.Service(connection, loader, on, deadlines, log)
+        self._service.start()
 
     def _take(self, message: tuple[str, str, tuple[Any, ...]]) -> None:
         _, self._method, self._arguments = message

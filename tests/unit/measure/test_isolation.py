@@ -4,15 +4,14 @@ pass. Here this process is the verifier's."""
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
-import select
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
@@ -78,7 +77,8 @@ def judging(folder: Path, on: str) -> Iterator[service.Service]:
     log = folder / "run.log"
     log.touch()
     deaf: Any = SimpleNamespace(send_bytes=lambda message: None)
-    found = service.Service(deaf, harness.build, on, None, Deadlines(launch=30), log)
+    found = service.Service(deaf, "harness.build", on, Deadlines(launch=30), log)
+    found.start()
     yield found
     found.end_isolation()
 
@@ -178,20 +178,20 @@ def test_copies_of_the_inputs_exceed_twice_the_cache() -> None:
 
 
 def test_what_arrives_as_the_verifier_looks_away_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = socket.socketpair()
-    done, real = Event(), select.select
+    (connection, answers), (ours, theirs) = multiprocessing.Pipe(), socket.socketpair()
+    isolation: Any = SimpleNamespace(_connection=connection, channel=ours, sent=bytearray())
+    real = worker.wait
 
-    def late(*sockets: Any) -> Any:
-        found = real(*sockets)
-        if not done.is_set():  # between this look and the next line, the process sends all and answers
-            theirs.sendall(b"told")
-            done.set()
+    def late(*arguments: Any) -> Any:
+        found = real(*arguments)
+        monkeypatch.setattr(worker, "wait", real)
+        theirs.sendall(b"told")  # between this look and the next line, the process sends all and answers
+        answers.send(None)
         return found
 
-    monkeypatch.setattr(select, "select", late)
-    watch: Any = SimpleNamespace(isolation=SimpleNamespace(channel=ours))
+    monkeypatch.setattr(worker, "wait", late)
     with ours, theirs:
-        assert verifier.Stopwatch._receive(watch, done) == b"told"
+        assert [(Isolation._hears(isolation, 0), bytes(isolation.sent)) for _ in "12"][-1] == (True, b"told")
 
 
 SECRETS = ("inputs", "reference", "numerics")
@@ -237,7 +237,8 @@ connection.recv_bytes()
     (tmp_path / "liar.py").write_text(script)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))
-        liar = Worker({}, "", "cpu", tmp_path / "log", Deadlines(), module="liar", extra=())
+        patch.setattr(Worker, "MODULE", "liar")
+        liar = Worker({}, "", "cpu", tmp_path / "log", Deadlines())
         with pytest.raises(Failed) as failure:
             liar.call("launch")
     assert (failure.value.fields["status"], failure.value.fields["check"]) == ("implausible", "forged_answer")
@@ -278,9 +279,9 @@ def call(function, *arguments):
 call("open", channel.fileno(), 0)
 words = torch.arange(1000, dtype=torch.int32)
 sums = torch.zeros({CALLS}, dtype=torch.int32)
-base, *copies = torch.arange(64, dtype=torch.uint8).repeat(2), *torch.zeros(2, 64, dtype=torch.uint8)
+base, *copies = torch.arange(64, dtype=torch.uint8), *torch.zeros(2, 64, dtype=torch.uint8)
 table = torch.tensor([64, base.data_ptr(), *(one.data_ptr() for one in copies)])
-call("memory", words.data_ptr(), 4000, 1, 4, table.data_ptr(), 64)
+call("memory", words.data_ptr(), 4000, 4, 4, table.data_ptr(), 64)
 for number in range({CALLS}):
     verifiers.sendall(struct.pack("=IIII", number + 7, number % 2, number, int(number == 3)))
 seen = []
@@ -325,7 +326,7 @@ def test_the_loop_flushes_draws_and_times_by_the_driver(tmp_path: Path) -> None:
 def test_inputs_are_rolled_by_what_was_drawn() -> None:
     base, inputs = torch.arange(64, dtype=torch.uint8), torch.zeros(2, 64, dtype=torch.uint8)
     for shift in range(5):
-        arenas.roll(inputs, [base.repeat(2)] * 2, shift)
+        arenas.roll(inputs, [base] * 2, shift)
         for one, times in zip(inputs, (1, 3), strict=True):
             assert torch.equal(one, base.roll(16 * times * shift))
 

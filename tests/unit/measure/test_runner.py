@@ -605,7 +605,7 @@ def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
-        Worker({}, "no_such_loader", "cpu", tmp_path / "log", PATIENT)
+        Worker({}, "no_such_loader", "cpu", tmp_path / "log", PATIENT).call("gate")
 
 
 def test_what_is_at_work_is_told_stage_by_stage(tmp_path: Path) -> None:
