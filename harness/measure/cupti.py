@@ -20,9 +20,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from harness.machine import clocks
 from harness.rows.reading import AGREEMENT
+
+if TYPE_CHECKING:
+    from harness.measure import timing
 
 CALL, MARK = "twinkernels call", "twinkernels mark"
 """Names of what the harness does in a trace: a timed call, and its own work between two."""
@@ -166,23 +170,24 @@ def _left_out(calls: Iterable[tuple[int, Counter[str]]], fresh: Container[int]) 
 def record(
     loads: Sequence[Mapping[str, Callable[[], object]]],
     change: Callable[[], object],
-    flush: Callable[[], object],
-    hold: Callable[[], object],
-    rest: Callable[[float], object],
+    stopwatch: timing.CudaStopwatch,
+    source: clocks.Device | None,
     rounds: int,
 ) -> tuple[list[dict[str, Any]], set[int]]:
     """Makes each call of `loads` `rounds` times under the profiler, each with a cold cache: the trace's events, and the
     numbers of the calls for which `change` had just changed the inputs in place: the first of each label and its last
-    but one. Before each load `hold` keeps the GPU busy while the load is queued: a call of several kernels would else
-    wait for the host between them, which CUPTI counts. After it the GPU rests: `rest` is told how many seconds it
-    worked."""
+    but one. Before each load `stopwatch` keeps the GPU busy while the load is queued: a call of several kernels would
+    else wait for the host between them, which CUPTI counts. After it the GPU rests."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
+
+    from harness.measure.timing import cool
 
     fresh: set[int] = set()
     number = 0
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with clocks.Sampler(source) as sampler, profile(activities=activities) as profiler:
         for turn in range(rounds):
             changed = turn in (0, rounds - 2)
             for position, load in enumerate(loads):
@@ -190,19 +195,19 @@ def record(
                 with record_function(MARK):
                     if changed and position == 0:
                         change()
-                    hold()
+                    stopwatch.hold()
                 for label, call in load.items():
                     with record_function(MARK):
-                        flush()
+                        stopwatch.flush()
                     if changed:
                         fresh.add(number)
                     with record_function(f"{CALL} {number} {label}"):
                         call()
                     number += 1
                 with record_function(MARK):
-                    flush()
+                    stopwatch.flush()
                 torch.cuda.synchronize()
-                rest(time.monotonic() - begin)
+                cool(sampler, stopwatch, busy=time.monotonic() - begin)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))

@@ -7,14 +7,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from harness import operators
-from harness.measure import arenas, process, timing
+from harness.measure import arenas, cupti, process, timing
 from harness.measure.worker import SHARED
 
 
@@ -27,10 +26,10 @@ class Kernels(process.Process):
         super().__init__(connection, loader, on, watch)
         self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
-        stream = 0  # the one that is current now, whatever a kernel makes of it
-        if self._device == "cuda":
-            torch.zeros(1, device="cuda")
-            stream = torch.cuda.current_stream().cuda_stream
+        torch.zeros(1, device=self._device)  # a GPU has a context from now on
+        stream = (
+            torch.cuda.current_stream().cuda_stream if self._device == "cuda" else 0
+        )  # whatever a kernel sets later
         if loop:
             ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
             self._loop = ctypes.CDLL(loop)
@@ -50,9 +49,7 @@ class Kernels(process.Process):
             self._pinned = count
         return self._shared[:count]
 
-    def launch(
-        self, case: Any, label: str, sizes: list[int], layouts: Mapping[str, Any], scalars: Any, order: int | None
-    ) -> float:
+    def launch(self, case: Any, label: str, sizes: Any, layouts: dict[str, Any], scalars: Any, order: Any) -> float:
         """Launches once on tensors that shared memory holds one after another, and returns the milliseconds that it
         took. Their bytes are then those after the launch. Addresses stay the same from launch to launch."""
         tensors, parts = {}, self._memory(sum(sizes)).split(sizes)
@@ -95,11 +92,10 @@ class Kernels(process.Process):
         for label in labels:
             self.now("launch", label)
             found = self._calls[label][self._native("begin", sums.data_ptr())]()  # alive until its copies are queued
-            outputs = [found.get(name) for name in self._names]
-            whole = (each for one in zip(self._names, outputs, strict=True) for each in _whole(*one, self._room))
-            written = (ctypes.c_uint64 * (2 * len(outputs)))(*whole)
-            self._native("end", len(outputs), written)
-            strides.append([None if out is None else list(out.stride()) for out in outputs])
+            outputs = {name: found.get(name) for name in self._names}
+            written = [each for one in outputs.items() for each in _whole(*one, self._room)]
+            self._native("end", len(outputs), (ctypes.c_uint64 * len(written))(*written))
+            strides.append([None if out is None else list(out.stride()) for out in outputs.values()])
         if error := self._native("finish"):
             raise RuntimeError(f"timing loop: CUDA error {error}")
         return strides, sums.tolist()
@@ -107,17 +103,9 @@ class Kernels(process.Process):
     def cupti(self, loads: Sequence[Sequence[str]], rounds: int) -> list[Any]:
         """What CUPTI records of the prepared calls, on the last copy of the inputs, which is never drawn: the events of
         its trace, and the numbers of calls with new inputs."""
-        from harness.measure import cupti
-
-        watch, shifts = timing.CudaStopwatch(), iter(range(1, rounds))
-        trace, fresh = cupti.record(
-            [{label: self._calls[label][-1] for label in load} for load in loads],
-            lambda: arenas.roll(self._dense[-1], self._bases, next(shifts)),
-            watch.flush,
-            watch.hold,
-            lambda seconds: time.sleep(min(3 * seconds, 1.0)),
-            rounds,
-        )
+        calls = [{label: self._calls[label][-1] for label in load} for load in loads]
+        given, shifts, watch = self._dense[-1], iter((1, 2)), timing.CudaStopwatch()
+        trace, fresh = cupti.record(calls, lambda: arenas.roll(given, self._bases, next(shifts)), watch, None, rounds)
         return [trace, sorted(fresh)]
 
 

@@ -9,28 +9,25 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-using Handle = void*;
-
 extern "C" {  // the driver's; cuda.h may be missing
-int cuEventCreate(Handle* event, unsigned flags);
-int cuEventRecord(Handle event, Handle stream);
-int cuEventQuery(Handle event);
-int cuEventElapsedTime(float* ms, Handle begin, Handle end);
-int cuStreamSynchronize(Handle stream);
+int cuEventCreate(void** event, unsigned flags);
+int cuEventRecord(void* event, void* stream);
+int cuEventQuery(void* event);
+int cuEventElapsedTime(float* ms, void* begin, void* end);
+int cuStreamSynchronize(void* stream);
 int cuMemHostAlloc(char** memory, size_t bytes, unsigned flags);
 int cuMemFreeHost(char* memory);
-int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, Handle stream);
-int cuModuleLoadData(Handle* module, const void* text);
-int cuModuleGetFunction(Handle* function, Handle module, const char* name);
-int cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
-                   unsigned shared, Handle stream, void** parameters, void** extra);
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream);
+int cuModuleLoadData(void** module, const void* text);
+int cuModuleGetFunction(void** function, void* module, const char* name);
+int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
+                   unsigned shared, void* stream, void** parameters, void** extra);
 }
 
 namespace {
 
-// flush(words, end, key, sum) for BLOCKS blocks of THREADS threads, sm_80 and newer; the driver translates it. Each
+// flush(words, end, key, sum) for 1024 blocks of 1024 threads, sm_80 and newer; the driver translates it. Each
 // 4-byte word becomes mix(word ^ key): nobody knows the sum of all words who has not read and written each of them.
-constexpr unsigned THREADS = 1024, BLOCKS = 1024;
 constexpr const char* PTX = R"(
 .version 7.0
 .target sm_80
@@ -74,8 +71,8 @@ struct Draw {
   uint32_t key, copy, shift, kept;
 } draw;
 int channel, error;
-Handle stream, function;
-std::vector<Handle> events;
+void *stream, *function;
+std::vector<void*> events;
 size_t recorded;               // of `events`, in this batch: one before the first call, and two of each call
 uint64_t words, end;           // memory that is flushed
 std::vector<uint64_t> inputs;  // as `loop_memory` is told
@@ -83,9 +80,7 @@ size_t width;                  // numbers of each of them
 char* kept;                    // outputs that the verifier keeps, where no line of Python can write
 uint64_t filled;               // bytes of it
 
-void must(int code) {
-  if (!error) error = code;
-}
+void must(int code) { error = error ? error : code; }
 
 void record() {
   if (recorded == events.size()) must(cuEventCreate(&events.emplace_back(), 0));
@@ -101,9 +96,9 @@ void copy(uint64_t to, uint64_t from, uint64_t bytes) {
 }  // namespace
 
 // `socket` and the CUDA stream of all calls.
-EXPORT void loop_open(uint64_t socket, Handle of_calls) {
+EXPORT void loop_open(uint64_t socket, void* of_calls) {
   channel = socket, stream = of_calls;
-  Handle module;
+  void* module;
   must(cuModuleLoadData(&module, PTX));
   must(cuModuleGetFunction(&function, module, "flush"));
 }
@@ -133,7 +128,7 @@ EXPORT int loop_begin(uint64_t sums) {
   }
   uint64_t sum = sums + recorded / 2 * sizeof draw.key;
   void* parameters[] = {&words, &end, &draw.key, &sum};
-  must(cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, parameters, nullptr));
+  must(cuLaunchKernel(function, 1024, 1, 1, 1024, 1, 1, 0, stream, parameters, nullptr));
   record();
   return draw.copy;
 }

@@ -267,14 +267,8 @@ class Service(Process):
             def change() -> None:
                 group.inputs.load(operator.inputs(problem, operator.distributions[0], next(seeds), self._device))
 
-            with clocks.Sampler(source) as sampler:
-
-                def rest(seconds: float) -> None:
-                    timing.cool(sampler, group.stopwatch, busy=seconds)
-
-                load_calls = [{label: timed[label] for label in load} for load in loads]
-                flush, hold = group.stopwatch.flush, group.stopwatch.hold
-                trace, numbers = cupti.record(load_calls, change, flush, hold, rest, rounds)
+            calls = [{label: timed[label] for label in load} for load in loads]
+            trace, numbers = cupti.record(calls, change, group.stopwatch, source, rounds)
         observed = cupti.judge(trace, numbers)
         gap_ms = milliseconds["empty"] - statistics.median(observed["empty"].samples_ms)
         rows = {label: cupti.fields(observed[label], by_events[label], gap_ms) for label in cases}

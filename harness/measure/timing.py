@@ -102,10 +102,10 @@ class CudaStopwatch:
 
     LONGEST_SPIN = 40_000_000
     """Clock cycles, about 20 ms: a call that is not queued by then synchronizes by itself."""
+    _spin = 1_000_000
 
     def __init__(self) -> None:
         self.exposed: set[str] = set()
-        self._spin = 1_000_000
         cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         # Random data: zeros would compress, and draw less power than any kernel's own traffic.
         self._flushed = torch.randint(-(2**31), 2**31 - 1, (2 * cache // 4,), dtype=torch.int32, device="cuda")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from harness import operators
 from harness.measure import arenas, gate, timing
 from harness.measure.worker import Failed, Isolation
-from harness.operators.protocol import Problem, Verdict
+from harness.operators.protocol import Problem
 
 LOOP = Path(__file__).with_name("loop.cpp")
 """The source of the timing loop in the kernel's process."""
@@ -26,18 +27,12 @@ MOST_COPIES = 64
 """Copies of inputs: fewer than twice the L2 cache needs where one is smaller than a 64th of that."""
 KEPT = 3
 """Outputs of timed calls that are compared with the exact result, of each kernel."""
-CPU_CACHE = 2**17
-"""Bytes that stand for the L2 cache on a CPU, where only tests time."""
 CLOCK_TRIES = 3
 """Times that the verifier's clock watches a kernel before it calls the reported times false."""
 CLOCK_FACTOR, CLOCK_SLACK, CLOCK_GAP = 1.25, 2.5e-4, 1e-5
 """The verifier's clock may show so many times the reported time, so many seconds a batch more, and so many a call."""
-SLACK = 2
-"""An output that a kernel returns may reach over so many times the memory of the largest contiguous one."""
 Failure = tuple[str, str, str]
 """Status, check and reason of a row."""
-FACTOR = 0x9E3779B1 - 2**32
-"""Of loop.cpp's flush, as a signed word."""
 chance = random.SystemRandom()
 
 
@@ -48,23 +43,23 @@ class Stopwatch(timing.CudaStopwatch):
     def __init__(self, isolation: Isolation, problem: Problem, device: str, cases: Mapping[str, Any]) -> None:
         self.isolation, self.problem, self.device, self._cases = isolation, problem, device, cases
         self.exposed: set[str] = set()
-        self._spin = 1_000_000
-        operator = operators.of(problem)
+        self._operator = operator = operators.of(problem)
         self._sample = operator.inputs(problem, operator.distributions[0], chance.getrandbits(31), device)
         self._specs = operator.output_specs(problem)
         self._inputs = arenas.Inputs(operator.input_specs(problem), self._sample)
         self._dense = [arena.dense for arena in self._inputs.arenas.values()]
         self._bases = [dense.clone() for dense in self._dense]
         given = torch.cat(self._dense)
-        cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else CPU_CACHE
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
         self._words, self._flushes = 2 * cache // 4, list[tuple[int, int]]()
         self._copies = max(2, min(MOST_COPIES, -(-2 * cache // len(given))))
-        self._seen = dict.fromkeys(cases, 0)
-        self.kept: dict[str, dict[int, tuple[int, dict[str, torch.Tensor]]]] = {label: {} for label in cases}
+        self._seen = Counter[str]()
+        self.kept = defaultdict[str, dict[int, tuple[int, dict[str, torch.Tensor]]]](dict)
         """Of timed calls: by how much their inputs were rolled, and their outputs."""
-        self._room = SLACK * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
+        # What an output may reach over: with other strides it is larger than a contiguous one.
+        room = 2 * max(arenas.Arena(spec, "cpu").dense.numel() for spec in self._specs.values())
         torch.frombuffer(isolation.memory, dtype=torch.uint8)[: len(given)].copy_(given)
-        isolation.call("prepare", dict(cases), self._copies + 1, self._words, self._room, dict(self._sample.scalars))
+        isolation.call("prepare", dict(cases), self._copies + 1, self._words, room, dict(self._sample.scalars))
 
     def behind_spin(self, batch: Sequence[tuple[str, Any]], notify: timing.Notify) -> tuple[list[float], bool]:
         told, ahead = self._batch([label.removesuffix(" again") for label, _ in batch])
@@ -72,31 +67,27 @@ class Stopwatch(timing.CudaStopwatch):
 
     def _batch(self, labels: Sequence[str]) -> tuple[list[float], bool]:
         """For each call the milliseconds since the one before, and its own; whether all were queued ahead."""
-        ours = [number for number, label in enumerate(labels) if label in self._seen]
-        kept = min(ours, key=lambda one: (self._seen[labels[one]], chance.random()), default=None)
-        if kept is not None:
-            seen = self._seen[labels[kept]]
-            self._seen[labels[kept]] += 1
-            slot = seen if seen < KEPT else chance.randrange(seen + 1)
-            kept = kept if slot < KEPT else None  # each call has the same chance to stay
+        kept = min(range(len(labels)), key=lambda one: (self._seen[labels[one]], chance.random()))
+        seen = self._seen[labels[kept]]
+        slot = seen if seen < KEPT else chance.randrange(seen + 1)  # each call has the same chance to stay
+        self._seen[labels[kept]] += 1
         keys, shifts = ([chance.getrandbits(31) for _ in labels] for _ in "ks")
         for number, (key, shift) in enumerate(zip(keys, shifts, strict=True)):
-            draw = struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept)
+            draw = struct.pack("=IIII", key, chance.randrange(self._copies), shift, number == kept and slot < KEPT)
             self.isolation.channel.sendall(draw)
         try:
             strides, sums = self.isolation.call("batch", labels, self._spin)
+            found, self.isolation.sent = self.isolation.sent, bytearray()
+            head = struct.Struct(f"={2 * len(labels) + 1}fQ")
+            *told, ahead, count = head.unpack_from(found.ljust(head.size, b"\0"))
+            if len(found) != head.size + count:
+                reason = f"the process sent {len(found)} bytes for {len(labels)} calls, expected {head.size + count}"
+                raise Failed({"status": "implausible", "check": "forged_answer", "reason": reason}, None, "launch")
         except BaseException:
             self.isolation.kill()  # draws are left in the channel
             raise
-        found, self.isolation.sent = self.isolation.sent, bytearray()
-        head = struct.Struct(f"={2 * len(labels) + 1}fQ")
-        *told, ahead, count = head.unpack_from(found.ljust(head.size, b"\0"))
-        if len(found) != head.size + count:
-            reason = f"the process sent {len(found)} bytes for {len(labels)} calls, expected {head.size + count}"
-            self.isolation.kill()
-            raise Failed({"status": "implausible", "check": "forged_answer", "reason": reason}, None, "launch")
         self._flushes += zip(keys, sums, strict=True)
-        if kept is not None:
+        if slot < KEPT:
             self.kept[labels[kept]][slot] = shifts[kept], self._outputs(strides[kept], found[head.size :])
         return told, bool(ahead)
 
@@ -104,7 +95,9 @@ class Stopwatch(timing.CudaStopwatch):
         """The outputs among what was received. Raises RuntimeError, ValueError for strides that reach beyond it."""
         found, begin = {}, 0
         for steps, (name, spec) in zip(strides, self._specs.items(), strict=True):
-            if steps is not None:
+            if steps is None and not spec.optional:
+                found[name] = torch.full(spec.shape, torch.nan)
+            elif steps is not None:
                 values = torch.frombuffer(received, dtype=arenas.DTYPES[spec.dtype], offset=begin)
                 out = values.as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
@@ -124,7 +117,10 @@ class Stopwatch(timing.CudaStopwatch):
 
     def _wrong(self, label: str) -> Failure | None:
         for shift, kept in self.kept[label].values():
-            verdict = self._compare(label, shift, {name: out.to(self.device) for name, out in kept.items()})
+            arenas.roll(self._dense, self._bases, shift)
+            expected = self._operator.exact(self.problem, replace(self._sample, tensors=self._inputs.tensors))
+            outputs = {name: out.to(self.device) for name, out in kept.items()}
+            verdict = self._operator.compare(outputs, expected, peer=self._cases[label].is_peer)
             if not verdict.passed:
                 others = [other for _, other in self.kept[label].values() if other is not kept]
                 if any(gate.check_stale(kept, other, ()) for other in others):
@@ -132,27 +128,17 @@ class Stopwatch(timing.CudaStopwatch):
                 return "wrong", str(verdict.check), f"timed output: {verdict.reason}"
         return None
 
-    def _compare(self, label: str, shift: int, outputs: Mapping[str, torch.Tensor]) -> Verdict:
-        """The verdict on what a call made of the inputs, rolled as loop.cpp rolls them."""
-        if missing := [name for name, spec in self._specs.items() if not spec.optional and name not in outputs]:
-            return Verdict(False, "unwritten", f"{', '.join(missing)} was not returned", {})
-        arenas.roll(self._dense, self._bases, shift)
-        operator = operators.of(self.problem)
-        expected = operator.exact(self.problem, replace(self._sample, tensors=self._inputs.tensors))
-        return operator.compare(outputs, expected, peer=self._cases[label].is_peer)
-
     def _late(self, label: str, milliseconds: float) -> Failure | None:
         """What the verifier's own clock says against the reported times: over N and over 2 N calls, so that what
         happens once a batch is in neither."""
         calls = 2 + int(30 / (1 + milliseconds))  # 32 short ones, which last long enough for this clock; 2 long ones
         for _ in range(CLOCK_TRIES):
-            walls, told = [], []
+            spent = []
             for number in (calls, 2 * calls):
                 begin = time.monotonic()
                 intervals, _ = self._batch([label] * number)
-                walls.append(time.monotonic() - begin)
-                told.append(sum(intervals) / 1e3)
-            wall, reported = walls[1] - walls[0], told[1] - told[0]
+                spent.append((time.monotonic() - begin, sum(intervals) / 1e3))
+            wall, reported = (twice - once for once, twice in zip(*spent, strict=True))
             if wall <= CLOCK_FACTOR * reported + CLOCK_GAP * calls + CLOCK_SLACK:
                 return None
         took = f"{wall * 1e3 / calls:.4f} ms each by the verifier's clock, {reported * 1e3 / calls:.4f} ms as reported"
@@ -163,7 +149,7 @@ def are_flushed(count: int, flushes: Sequence[tuple[int, int]], device: str) -> 
     """Whether flushes of so many words, one after another, have the checksums of their keys: (key, checksum)."""
     words = torch.arange(count, dtype=torch.int32, device=device)
     for key, reported in flushes:
-        words.bitwise_xor_(key).mul_(FACTOR)
+        words.bitwise_xor_(key).mul_(0x9E3779B1 - 2**32)  # loop.cpp's factor as a signed word
         words.bitwise_xor_((words >> 15) & 0x1FFFF)
         if (int(words.sum(dtype=torch.int64)) - reported) % 2**32:
             return False

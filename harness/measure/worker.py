@@ -288,10 +288,6 @@ class Isolation(Worker):
             shared = memory, theirs.fileno()
             super().__init__({}, *worker, extra=(*map(str, shared), str(loop or "")), descriptors=shared)
 
-    def kill(self) -> None:
-        super().kill()
-        self.channel.close()
-
     def _hears(self, seconds: float) -> bool:
         """Takes what the timing loop sends, which waits until it is read. A word comes behind what it tells of."""
         heard = self._connection in wait([self._connection, self.channel], seconds)

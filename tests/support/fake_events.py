@@ -2,10 +2,15 @@
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from harness.measure import verifier
+
+CACHE = 2**17
+"""Bytes of its L2 cache."""
 
 
 def take_the_place_of_a_gpu(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -14,5 +19,6 @@ def take_the_place_of_a_gpu(patch: pytest.MonkeyPatch, folder: Path) -> None:
     source = Path(__file__).with_suffix(".c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)
     patch.setenv("LD_LIBRARY_PATH", str(folder))
+    patch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(L2_cache_size=CACHE))
     patch.setattr(verifier, "CLOCK_GAP", 2e-3)
     patch.setattr(verifier.Stopwatch, "sleep", lambda self, seconds: None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from harness.measure import cupti
+from harness.measure import cupti, timing
 
 Event = dict[str, Any]
 STREAM = 7
@@ -215,8 +214,7 @@ def test_planted_on_a_gpu(name: str) -> None:
     import torch
 
     a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in "ab")
-    out, cache = torch.empty_like(a), torch.zeros(64 << 20, dtype=torch.int32, device="cuda")
-    side, kept = torch.cuda.Stream(), dict[int, torch.Tensor]()
+    out, side, kept = torch.empty_like(a), torch.cuda.Stream(), dict[int, torch.Tensor]()
 
     def on_the_side() -> None:
         side.wait_stream(torch.cuda.current_stream())
@@ -238,32 +236,22 @@ def test_planted_on_a_gpu(name: str) -> None:
         if name == "synchronizes":
             torch.cuda.synchronize()
 
-    def flush() -> None:
-        cache.bitwise_not_()
-
-    def hold() -> None:
-        torch.cuda._sleep(1_000_000)
-
     def change() -> None:
         a.add_(1)
 
     for _ in range(3):
         call()
     if name != "begun_before":
-        trace, fresh = cupti.record([{"planted": call}], change, flush, hold, time.sleep, 8)
+        trace, fresh = cupti.record([{"planted": call}], change, timing.CudaStopwatch(), None, 8)
     else:
-        trace, fresh = with_work_before(call, change, flush, hold, lambda: torch.mm(a, b))
+        trace, fresh = with_work_before(call, change, lambda: torch.mm(a, b))
     (observation,) = cupti.judge(trace, fresh).values()
     faults = [finding.fault for finding in observation.findings]
     assert name in faults if name != "honest" else faults == []
 
 
 def with_work_before(
-    call: Callable[[], object],
-    change: Callable[[], object],
-    flush: Callable[[], object],
-    hold: Callable[[], object],
-    early: Callable[[], object],
+    call: Callable[[], object], change: Callable[[], object], early: Callable[[], object]
 ) -> tuple[list[Event], set[int]]:
     """Half of the work is launched as soon as the harness looks which call comes next, before it begins to time it."""
 
@@ -276,4 +264,4 @@ def with_work_before(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cupti, "CALL", Name(real))
-        return cupti.record([{"planted": call}], change, flush, hold, time.sleep, 8)
+        return cupti.record([{"planted": call}], change, timing.CudaStopwatch(), None, 8)
