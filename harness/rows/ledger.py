@@ -122,7 +122,7 @@ class Ledger:
     @property
     def boards(self) -> list[str]:
         """The boards whose processes timed the gap."""
-        return self.timings.boards(self._programs(self._whole)) if self.gap else []
+        return self.timings.boards(self._programs(self.whole)) if self.gap else []
 
     def speed(self, kernel: str) -> float | None:
         """The mean over the processes of the gap, so that the ratio of its two ends is the gap."""
@@ -139,7 +139,7 @@ class Ledger:
         linked = [self._together({kernel: 1.0, by: -1.0}, set()) for kernel, by in over.items()]
         if over and all(by in counted for by in over.values()):
             return linked[0].minus(linked[1]) if linked[0] and linked[1] else None
-        return self._together(counted, self._whole)
+        return self._together(counted, self.whole)
 
     def _together(self, weights: Mapping[str, float], beside: set[str]) -> Estimate | None:
         if not set(weights) <= set(self.rows):
@@ -152,7 +152,7 @@ class Ledger:
         return self.prices.prices(self.problem, self.tile, self.start, self.rows)
 
     @cached_property
-    def _whole(self) -> set[str]:
+    def whole(self) -> set[str]:
         """The kernels of the sum."""
         ends = {self.prices.FLAGSHIP, self.start}
         return ends.union(*(price.weights for price in self._added)) if self._met(ends) else set()

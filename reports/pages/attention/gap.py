@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from harness.catalog import experiments
 from harness.operators.attention.articles import Article
-from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, TLX, WAYS, Term
+from harness.operators.attention.gap import CAUSES, GLUON, TLX, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
 from harness.rows.ledger import UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
@@ -105,12 +105,12 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
 
 
 def timed_together(data: Dataset, one: Ledger) -> Iterator[Row]:
-    """The rows of a way's kernels, in the groups that timed both its ends: sums are computed from these."""
+    """The rows of a way's kernels, in the groups that timed every kernel of its sum."""
     programs = {row["program"] for row in one.rows.values()}
+    whole = {one.rows[kernel]["program"] for kernel in one.whole}
     here = [row for row in data.rows if row.kind == "timing" and row.usable and row.program in programs]
     for rows in grouped(here, lambda row: (row.experiment, row.assembler, row.environment, row.group)).values():
-        found = {row.program for row in rows}
-        if one.gap and found >= {one.rows[end]["program"] for end in (FLAGSHIP, one.start)}:
+        if whole and whole <= {row.program for row in rows}:
             yield from rows
 
 
