@@ -5,41 +5,25 @@ Library peers are backends without a technique. Bad tensors are refused by the o
 language sees them.
 """
 
-from harness.build.compiling import prebuild
-from harness.build.cuda import (
-    build_cuda,
-    constants,
-    gpu_arch,
-    workspace_bytes,
-)
-from harness.build.cuda_on_cpu import CpuCudaVariant, plain_library, sanitizer_environment
-from harness.build.loading import available, load
-from harness.build.triton import compile_triton, environment_of
-from harness.build.variant import PeerVariant, Variant
-from harness.catalog.cases import Case, same_program, source_sha256
-from harness.operators.errors import CompileError, DataRace, Diagnosed, LaunchError, Unsupported
-
-__all__ = [
-    "Case",
-    "CompileError",
-    "CpuCudaVariant",
-    "DataRace",
-    "Diagnosed",
-    "LaunchError",
-    "PeerVariant",
-    "Unsupported",
-    "Variant",
-    "available",
-    "build_cuda",
-    "compile_triton",
-    "constants",
-    "environment_of",
-    "gpu_arch",
-    "load",
-    "plain_library",
-    "prebuild",
-    "same_program",
-    "sanitizer_environment",
-    "source_sha256",
-    "workspace_bytes",
-]
+from harness.build.compiling import prebuild as prebuild
+from harness.build.cuda import build_cuda as build_cuda
+from harness.build.cuda import constants as constants
+from harness.build.cuda import gpu_arch as gpu_arch
+from harness.build.cuda import workspace_bytes as workspace_bytes
+from harness.build.cuda_on_cpu import CpuCudaVariant as CpuCudaVariant
+from harness.build.cuda_on_cpu import plain_library as plain_library
+from harness.build.cuda_on_cpu import sanitizer_environment as sanitizer_environment
+from harness.build.loading import available as available
+from harness.build.loading import load as load
+from harness.build.triton import compile_triton as compile_triton
+from harness.build.triton import environment_of as environment_of
+from harness.build.variant import PeerVariant as PeerVariant
+from harness.build.variant import Variant as Variant
+from harness.catalog.cases import Case as Case
+from harness.catalog.cases import same_program as same_program
+from harness.catalog.cases import source_sha256 as source_sha256
+from harness.operators.errors import CompileError as CompileError
+from harness.operators.errors import DataRace as DataRace
+from harness.operators.errors import Diagnosed as Diagnosed
+from harness.operators.errors import LaunchError as LaunchError
+from harness.operators.errors import Unsupported as Unsupported

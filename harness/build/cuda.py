@@ -104,25 +104,19 @@ def decline(case: Case, code: int) -> None:
 
 
 def shared_memory_bytes(library: ctypes.CDLL) -> int:
-    """What `EXPORT int shared_memory_bytes()` of a kernel's library says: the dynamic shared memory of a block. 0 where
-    it exports none."""
+    """The dynamic shared memory of a block, as a kernel's library exports it; 0 where it does not."""
     return library.shared_memory_bytes() if hasattr(library, "shared_memory_bytes") else 0
 
 
-def workspace_bytes(library: ctypes.CDLL, problem: Problem) -> int:
-    """What a kernel's library asks for: `EXPORT int workspace_bytes(const <Arguments>*)`, which sees the sizes alone. 0
-    where it exports none."""
-    if not hasattr(library, "workspace_bytes"):
-        return 0
-    return library.workspace_bytes(ctypes.byref(operators.of(problem).sizes(problem)))
+def workspace_bytes(library: ctypes.CDLL, problem: Problem, what: str = "workspace_bytes") -> int:
+    """What a kernel's `EXPORT int workspace_bytes(const <Arguments>*)` asks for, which sees the sizes alone; 0 where
+    its library exports none."""
+    return getattr(library, what)(ctypes.byref(operators.of(problem).sizes(problem))) if hasattr(library, what) else 0
 
 
 def unzeroed_bytes(library: ctypes.CDLL, problem: Problem) -> int:
-    """The last bytes of its workspace that a kernel neither finds zero nor leaves zero, as `EXPORT int
-    unzeroed_bytes(const <Arguments>*)` says. 0 where its library exports none."""
-    if not hasattr(library, "unzeroed_bytes"):
-        return 0
-    return library.unzeroed_bytes(ctypes.byref(operators.of(problem).sizes(problem)))
+    """The last bytes of its workspace that a kernel neither finds zero nor leaves zero, exported likewise."""
+    return workspace_bytes(library, problem, "unzeroed_bytes")
 
 
 class CudaVariant(Variant):

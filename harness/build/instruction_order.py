@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -123,26 +123,20 @@ def under_products(loop: Code) -> list[Instruction]:
     return found
 
 
-def between(loop: Code, opens: Callable[[Instruction], bool], closes: Callable[[Instruction], bool]) -> Code | None:
-    """Those from each instruction that opens to the next that closes, round the ring; None where one is missing."""
-    if not any(map(opens, loop)) or not any(map(closes, loop)):
+def in_lock(loop: Code) -> Code | None:
+    """Those between a wait at a named barrier and the next arrival, which lets another warpgroup in, round the ring;
+    None without both."""
+    if not all(any(one.is_a(name) for one in loop) for name in ("BAR.SYNC", "BAR.ARV")):
         return None
     found: list[Instruction] = []
     inside = False
     for second_time in (False, True):
         for one in loop:
-            if opens(one):
-                inside = True
-            elif closes(one):
-                inside = False
+            if one.is_a("BAR.SYNC", "BAR.ARV"):
+                inside = one.is_a("BAR.SYNC")
             elif second_time and inside:
                 found.append(one)
     return found
-
-
-def in_lock(loop: Code) -> Code | None:
-    """Those between a wait at a named barrier and the arrival that lets another warpgroup in; None without both."""
-    return between(loop, lambda one: one.is_a("BAR.SYNC"), lambda one: one.is_a("BAR.ARV"))
 
 
 def is_serialized(loop: Code) -> bool:

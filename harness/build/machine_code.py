@@ -198,11 +198,6 @@ def _names(opcode: str) -> list[str]:
     return names
 
 
-def census(path: Path) -> dict[str, int]:
-    """Name of CENSUS -> how many such instructions the binary has. Raises DisassemblerError."""
-    return disassemble(path).census
-
-
 def mma_class(census: Mapping[str, int]) -> str:
     """wgmma, mma_sync or fma: the instruction class that does the matrix products."""
     if census["HGMMA"]:

@@ -117,7 +117,7 @@ class _Programs:
     def largest(self) -> Path | None:
         """The cubin of the last watched call that has most instructions."""
         cubins = [self.loaded[handle] for handle in self.launched if handle in self.loaded]
-        return max(cubins, key=lambda path: machine_code.census(path)["instructions"], default=None)
+        return max(cubins, key=lambda path: machine_code.disassemble(path).census["instructions"], default=None)
 
     def _note_launch(self, metadata: Any) -> None:
         self.launched.add(metadata.get().get("function"))

@@ -1,11 +1,4 @@
-"""The matrix as a page reads it: cells with their grade, fault, versions and proofs, from rows of kind `probe`.
-
-    for cell in matrix.cells(rows):                # rows: dicts as in reports/recorded/compilers
-        cell.technique, cell.dialect               # "tma_swizzle", "triton"; one for every row and column of the matrix
-        cell.marks["3.9.0"].state                  # proven | refuted | broken | not run | not graded yet
-        cell.marks["3.9.0"].grade, .fault, .says   # the claim that holds for this version
-        for shown in cell.marks["3.9.0"].proofs:   # what was compiled, and what was seen
-            shown.lines, shown.control_lines, shown.file, shown.command
+"""The matrix as a page reads it: cells with their grade, fault, versions and proofs, from rows of kind `proof`.
 
 A mark is proven only when all of its claim's proofs have a current row that passed: of the checkout's probes
 (`source_sha256`) and of that version. A version without rows is "not run", never "holds". Standard library only.

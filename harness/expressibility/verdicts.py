@@ -47,45 +47,42 @@ def judge(proof: Proof, subject: Mapping[str, str], control: Mapping[str, str]) 
     return Verdict(PROVEN, "", *lines)
 
 
-def source_sha256(proof: Proof, root: Path | None = None) -> str:
+def source_sha256(proof: Proof) -> str:
     """A hash of what decides the verdict: both programs with their code, the detector, and which program it must match.
     A row with another hash is of an earlier version of the proof. Names and sentences do not count.
     Raises FileNotFoundError when a program has no file."""
     programs: list[Any] = [proof.subject, proof.control]
     decides = [*map(asdict, programs), asdict(proof.detector), proof.seen]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
-    for program in (proof.subject, proof.control):
-        digest.update(program_sha256(program, root).encode())
+    for program in programs:
+        digest.update(program_sha256(program).encode())
     return digest.hexdigest()
 
 
-def program_sha256(program: Program, root: Path | None = None) -> str:
+def program_sha256(program: Program) -> str:
     """A hash of the program's code and of everything in this checkout that it imports or includes."""
     if isinstance(program, Twin):
-        return sources.source_sha256(program.backend, techniques.at(program.technique, program.problem).path, root)
-    path = (root or sources.ROOT) / program.file
-    if not path.is_file():
+        return sources.source_sha256(program.backend, techniques.at(program.technique, program.problem).path)
+    if not path_of(program).is_file():
         raise FileNotFoundError(f"probe {program.name}: no file {program.file}; add it, or name another")
-    texts = (sources.code((root or sources.ROOT) / file) for file in files_of(program, root))
-    return hashlib.sha256("".join(texts).encode()).hexdigest()
+    return hashlib.sha256("".join(sources.code(sources.ROOT / file) for file in files_of(program)).encode()).hexdigest()
 
 
-def files_of(program: Program, root: Path | None = None) -> list[str]:
+def files_of(program: Program) -> list[str]:
     """The program's own file, and the one that probes of cuTile share where it is one of them."""
-    own = file_of(program, root)
-    shared = (Path(own).with_name("assemble.py"),) if not isinstance(program, Twin) else ()
-    return [own, *(path.as_posix() for path in shared if ((root or sources.ROOT) / path).is_file())]
+    shared = path_of(program).with_name("assemble.py")
+    is_shared = not isinstance(program, Twin) and shared.is_file()
+    return [file_of(program), *([shared.relative_to(sources.ROOT).as_posix()] if is_shared else [])]
 
 
-def file_of(program: Program, root: Path | None = None) -> str:
+def file_of(program: Program) -> str:
     """The program's own file, from the root of the repository, or of the folder of an operator that was registered."""
-    if isinstance(program, Twin):
-        return path_of(program, root).relative_to(root or operators.root(program.problem.operator)).as_posix()
-    return program.file
+    root = operators.root(program.problem.operator) if isinstance(program, Twin) else sources.ROOT
+    return path_of(program).relative_to(root).as_posix()
 
 
-def path_of(program: Program, root: Path | None = None) -> Path:
+def path_of(program: Program) -> Path:
     """Where the program's own file is."""
     if isinstance(program, Twin):
-        return sources.kernel_file(program.backend, techniques.at(program.technique, program.problem).path, root)
-    return (root or sources.ROOT) / program.file
+        return sources.kernel_file(program.backend, techniques.at(program.technique, program.problem).path)
+    return sources.ROOT / program.file

@@ -41,19 +41,10 @@ class Device:
         except self.nvml.NVMLError:
             return None
 
-    def power_w(self) -> float | None:
-        """Watts that the card draws now."""
-        milliwatts = self.ask("PowerUsage")
+    def watts(self, question: str) -> float | None:
+        """Of "PowerUsage", what the card draws now, or of "EnforcedPowerLimit"."""
+        milliwatts = self.ask(question)
         return None if milliwatts is None else milliwatts / 1000
-
-    def power_limit_w(self) -> float | None:
-        """Watts that it may draw."""
-        milliwatts = self.ask("EnforcedPowerLimit")
-        return None if milliwatts is None else milliwatts / 1000
-
-    def sm_mhz(self) -> int | None:
-        """Megahertz of the SM clock, as NVML tells it."""
-        return self.ask("ClockInfo", self.nvml.NVML_CLOCK_SM)
 
     def throttle(self) -> set[str]:
         """Names of REASONS that hold the clock back now."""
@@ -108,13 +99,15 @@ class Sampler:
         source = self._source
         assert source is not None
         while not self._stopped.is_set():
-            self._samples.append((self._now(), source.sm_mhz(), source.power_w(), source.throttle()))
+            sm_mhz = source.ask("ClockInfo", source.nvml.NVML_CLOCK_SM)
+            self._samples.append((self._now(), sm_mhz, source.watts("PowerUsage"), source.throttle()))
             self._stopped.wait(self._period)
 
     def near_power_cap(self) -> bool:
         """Whether the card now draws more than NEAR_CAP of its power limit. False when unknown."""
-        power = self._source.power_w() if self._source else None
-        limit = self._source.power_limit_w() if self._source else None
+        if self._source is None:
+            return False
+        power, limit = map(self._source.watts, ("PowerUsage", "EnforcedPowerLimit"))
         return bool(power and limit and power > NEAR_CAP * limit)
 
     def summary(self, begin: float, end: float) -> dict[str, Any] | None:

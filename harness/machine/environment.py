@@ -150,7 +150,7 @@ def _gpu() -> dict[str, Any] | None:
         "max_sm_mhz": device.ask("MaxClockInfo", nvml.NVML_CLOCK_SM),
         "max_memory_mhz": device.ask("MaxClockInfo", nvml.NVML_CLOCK_MEM),
         "memory_bus_bits": device.ask("MemoryBusWidth"),
-        "power_limit_w": device.power_limit_w(),
+        "power_limit_w": device.watts("EnforcedPowerLimit"),
         "ecc": ecc and bool(ecc[0]),
         "mig": mig and bool(mig[0]),
         "persistence": device.ask("PersistenceMode"),

@@ -55,16 +55,14 @@ class Arena:
     and where it is `padded`, `spec.pad` elements behind each dimension, which make all strides larger than contiguous.
     """
 
-    def __init__(
-        self, spec: TensorSpec, device: torch.device | str, *, padded: bool = False, poison: str = "nan"
-    ) -> None:
+    def __init__(self, spec: TensorSpec, device: torch.device | str, *, padded: bool = False) -> None:
         dims = range(len(spec.shape))
         pad = spec.pad if padded and spec.pad else (0,) * len(dims)
         self._shape, self._order, self._guard = spec.shape, spec.order or tuple(dims), spec.guard
         self._stored = [spec.shape[dim] + pad[dim] for dim in self._order]
         size = torch.Size(self._stored).numel()
         self._memory = torch.empty(size + 2 * self._guard, dtype=DTYPES[spec.dtype], device=device)
-        self.poison(poison)
+        self.poison("nan")
         self.tensor = self._view(self._memory)
 
     def _view(self, memory: torch.Tensor) -> torch.Tensor:
@@ -105,10 +103,9 @@ class Inputs:
         """Copies other values in, with a pattern of POISON around them; addresses stay, so that a kernel cannot tell
         new inputs by their pointers."""
         self.sample, self.scalars = sample, sample.scalars
-        for arena in self.arenas.values():
+        for name, arena in self.arenas.items():
             arena.poison(around)
-        for name, tensor in self.tensors.items():
-            tensor.copy_(sample.tensors[name])
+            arena.tensor.copy_(sample.tensors[name])
 
     def changed(self) -> list[str]:
         """Names of the tensors that no longer hold the sample."""
@@ -122,15 +119,8 @@ class Inputs:
 class Outputs:
     """The outputs of a launch, poisoned, each in an arena of its own. `optional` may be left unwritten."""
 
-    def __init__(
-        self,
-        specs: Mapping[str, TensorSpec],
-        device: torch.device | str,
-        poison: str = "nan",
-        *,
-        padded: bool = False,
-    ) -> None:
-        self.arenas = {name: Arena(spec, device, padded=padded, poison=poison) for name, spec in specs.items()}
+    def __init__(self, specs: Mapping[str, TensorSpec], device: torch.device | str, *, padded: bool = False) -> None:
+        self.arenas = {name: Arena(spec, device, padded=padded) for name, spec in specs.items()}
         self.tensors = {name: arena.tensor for name, arena in self.arenas.items()}
         self.optional = [name for name, spec in specs.items() if spec.optional]
 
@@ -153,6 +143,6 @@ def make(problem: Problem, distribution: str, seed: int, device: torch.device | 
     return Inputs(operator.input_specs(problem), sample, padded=padded)
 
 
-def make_outputs(problem: Problem, device: torch.device | str, poison: str = "nan", *, padded: bool = False) -> Outputs:
+def make_outputs(problem: Problem, device: torch.device | str, *, padded: bool = False) -> Outputs:
     """Poisoned outputs of `problem`."""
-    return Outputs(operators.of(problem).output_specs(problem), device, poison, padded=padded)
+    return Outputs(operators.of(problem).output_specs(problem), device, padded=padded)

@@ -2,7 +2,7 @@
 
 On each GPU the ordinary command runs with `--shard I/N`, which is one problem. Workers keep their deadlines and named
 faults there; here it is only seen whether the command still runs. What was lost with a process or a node is placed once
-more, then it is a row. Knows nothing of who starts the processes: a `GpuWorker` does, on one GPU.
+more, then it is a row. A `RayWorker` starts the processes, on one GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.catalog import architectures
 from harness.catalog.cases import Case, source_sha256
@@ -21,12 +21,13 @@ from harness.machine.progress import Interrupts, Progress
 from harness.operators.protocol import Problem
 from harness.rows import making, results, schema
 
+if TYPE_CHECKING:
+    from harness.measure.ray_workers import RayWorker
+
 PAUSE = 0.2
 """Seconds between two looks at every worker."""
 PLACEMENTS = 2
 """How often a problem is begun."""
-BAD_ENDS = 2
-"""So many problems, one after the other, whose commands ended badly on one GPU, are that GPU's fault."""
 NO_GPU = 300.0
 """Seconds that the rest of the work waits for a GPU when all are lost."""
 ENDS = (0, 1, 3)
@@ -47,23 +48,6 @@ class Answer:
     lines: tuple[str, ...] = ()
     exit_code: int | None = None
     said: str = ""
-
-
-class GpuWorker(Protocol):
-    """One GPU. `board` names it; it is None until the worker can be used."""
-
-    @property
-    def board(self) -> str | None: ...
-
-    def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
-        """Starts `python arguments... --rows FILE`; FILE begins with the lines `earlier`, which the command continues.
-        Raises Lost."""
-
-    def poll(self) -> Answer:
-        """Returns at once. Raises Lost."""
-
-    def stop(self, *, at_once: bool) -> None:
-        """Asks the command to finish its case and end, or ends it."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +86,9 @@ class Work:
 def run(
     work: Work,
     path: Path,
-    workers: Sequence[GpuWorker],
+    workers: Sequence[RayWorker],
     *,
-    new_worker: Callable[[], GpuWorker],
+    new_worker: Callable[[], RayWorker],
     earlier: Iterable[Row] = (),
 ) -> list[Row]:
     """Dispatches the problems, the slowest first, and returns the rows, which are appended to `path` as they come.
@@ -129,8 +113,8 @@ class _Run:
         self,
         work: Work,
         writer: results.Writer,
-        workers: list[GpuWorker],
-        new_worker: Callable[[], GpuWorker],
+        workers: list[RayWorker],
+        new_worker: Callable[[], RayWorker],
         earlier: list[Row],
         progress: Progress,
         interrupts: Interrupts,
@@ -139,15 +123,12 @@ class _Run:
         self.progress, self.interrupts = progress, interrupts
         self.rows = earlier
         self.workers = workers
-        self.running: dict[int, tuple[GpuWorker, Job, float]] = {}
+        self.running: dict[int, tuple[RayWorker, Job, float]] = {}
         self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
         self.queue.sort(key=self._weight, reverse=True)
         self.total, self.done = len(self.queue) * work.replicates, 0
         self.environment: str | None = None
         self.arch: str | None = None
-        self.bad: dict[int, set[int]] = {}
-        """GpuWorker -> the problems that ended badly on it since it did one well."""
-        self.why = ""
 
     def _weight(self, job: Job) -> int:
         """Roughly how long it takes, beside others."""
@@ -168,14 +149,13 @@ class _Run:
                 lonely_since = time.monotonic()
             elif not self.workers or time.monotonic() - lonely_since > NO_GPU:
                 for job in self.queue:
-                    self.give_up(job, "no GPU is left" + self.why, "interrupted")
+                    self.give_up(job, "no GPU is left", "interrupted")
                 return
             time.sleep(PAUSE)
 
-    def dispatch(self, worker: GpuWorker) -> None:
+    def dispatch(self, worker: RayWorker) -> None:
         """Gives the worker the first problem that it may have: a further process of a problem goes to a board that has
         not timed it, and one that ended badly to another board, while there is one."""
-        assert worker.board is not None
         boards = {other.board for other in self.workers if other.board}
         for job in self.queue:
             avoided = job.seen | job.failed
@@ -194,7 +174,7 @@ class _Run:
                 self.lose(worker, job, str(lost))
             return
 
-    def look_at(self, worker: GpuWorker, job: Job, begin: float) -> None:
+    def look_at(self, worker: RayWorker, job: Job, begin: float) -> None:
         try:
             answer = worker.poll()
             for line in answer.lines:
@@ -204,20 +184,16 @@ class _Run:
             return
         if answer.exit_code is None:
             return
-        if answer.exit_code not in ENDS and not self.interrupts.requested:
-            del self.running[id(worker)]
-            self.ended_badly(worker, job, f"exit code {answer.exit_code}: {_last_line(answer.said)}")
-            return
         del self.running[id(worker)]
         if answer.exit_code not in ENDS:
+            failed = job.failed | {str(worker.board)}
+            self.again(replace(job, failed=failed), f"exit code {answer.exit_code}: {_last_line(answer.said)}")
             return
-        assert worker.board is not None
-        self.bad.pop(id(worker), None)
         self.done += 1
         seconds = time.monotonic() - begin
         self.progress.step("problems", self.done, self.total, f"{job.label}  {seconds:.0f} s on {worker.board}")
         if job.replicate < self.work.replicates:
-            seen = job.seen | {worker.board}
+            seen = job.seen | {str(worker.board)}
             self.queue.append(replace(job, replicate=job.replicate + 1, seen=seen, failed=frozenset(), placed=0))
 
     def take(self, line: str) -> None:
@@ -226,20 +202,7 @@ class _Run:
         schema.check(row)
         self.rows.append(self.writer.write(row))
 
-    def ended_badly(self, worker: GpuWorker, job: Job, how: str) -> None:
-        """The command ended badly on a GPU that is there. Where the same happens to the next problem, the GPU gets no
-        more; else one that is out of order would fail them all faster than the others work."""
-        assert worker.board is not None
-        bad = self.bad.setdefault(id(worker), set())
-        bad.add(job.number)
-        if len(bad) == BAD_ENDS:
-            self.workers.remove(worker)
-            worker.stop(at_once=True)
-            self.why = f"; on {worker.board}: {how}"
-            self.progress.say(f"{worker.board} gets no more problems, {BAD_ENDS} ended badly there: {how}")
-        self.again(replace(job, failed=job.failed | {worker.board}), how)
-
-    def lose(self, worker: GpuWorker, job: Job, how: str) -> None:
+    def lose(self, worker: RayWorker, job: Job, how: str) -> None:
         """The worker is gone, and what it had is placed anew."""
         del self.running[id(worker)]
         self.workers.remove(worker)

@@ -1,20 +1,11 @@
-"""Times the programs of a user's file that several Tritons made: their cubins in turn, with the arguments of its run().
-
-    python -m harness.measure.launches REQUEST ANSWER
-
-This is a process of its own, with a GPU. REQUEST is JSON: {"run": the file, "programs": {name: {version: {"launch",
-"cubin"}}}}, as harness.expressibility.child says them. ANSWER gets {name: {version: milliseconds, or why there are
-none}}.
-"""
+"""Times the programs of a user's file that several Tritons made: their cubins in turn, with the arguments of its run(),
+in a process of its own."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,37 +14,30 @@ import torch
 
 from harness.build import cubins, cuda_driver, launches
 from harness.build.launches import Program
-from harness.catalog import sources
+from harness.machine import processes
 from harness.measure import timing
 
 SECONDS = 600
 """Time limit for all programs of a file."""
 Cubins = Mapping[str, Mapping[str, str]]
-"""Version -> what it made of a program."""
+"""Version -> what it made of a program: "launch" and "cubin", as harness.expressibility.child says them."""
 
 
 def run(path: Path, programs: Mapping[str, Cubins]) -> dict[str, Any]:
-    """What the process answers. Raises RuntimeError with its words where it fails."""
-    with tempfile.TemporaryDirectory() as place:
-        request, answer = Path(place, "request.json"), Path(place, "answer.json")
-        request.write_text(json.dumps({"run": str(path), "programs": programs}))
-        command = [sys.executable, "-m", "harness.measure.launches", str(request), str(answer)]
-        done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, timeout=SECONDS)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip()[-400:])
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
+    """Program -> version -> milliseconds, or why there are none. Raises RuntimeError if the process ends."""
+    ((_, answer),) = processes.answers([(_run, (str(path), programs))], {}, seconds=SECONDS)
+    if isinstance(answer, processes.NoAnswer):
+        raise RuntimeError(answer.reason)
+    return dict(answer)
 
 
-def main(request: str, answer: str) -> None:
-    asked = json.loads(Path(request).read_text())
-    found, ended = launches.take(asked["run"])
+def _run(path: str, programs: Mapping[str, Cubins]) -> dict[str, Any]:
+    found, ended = launches.take(path)
     by_name = {program.name: program for program in found}
-    said = {
+    return {
         name: timed(by_name[name], made) if name in by_name else dict.fromkeys(made, f"not launched here: {ended}")
-        for name, made in asked["programs"].items()
+        for name, made in programs.items()
     }
-    Path(answer).write_text(json.dumps(said))
 
 
 def timed(program: Program, made: Cubins) -> dict[str, Any]:
@@ -83,7 +67,3 @@ def _call(function: Any, about: Mapping[str, Any], program: Program) -> Any:
         launch(torch.cuda.current_stream().cuda_stream)
 
     return call
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

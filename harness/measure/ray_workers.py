@@ -98,7 +98,7 @@ class Commands:
 
 
 class RayWorker:
-    """A GpuWorker whose actor may be on another node."""
+    """One GPU, which may be on another node. What it is asked raises Lost."""
 
     def __init__(self, actor: Any) -> None:
         self.code = ""
@@ -126,7 +126,7 @@ class RayWorker:
 
     @property
     def board(self) -> str | None:
-        """None until it answers; where it ends before, `lost` says why."""
+        """Its name; None until it answers. Where it ends before, `lost` says why."""
         if self._board is None:
             try:
                 if found := self._answer():
@@ -136,10 +136,13 @@ class RayWorker:
         return self._board
 
     def start(self, arguments: Sequence[str], earlier: Sequence[str]) -> None:
+        """Starts `python arguments... --rows FILE`; FILE begins with the lines `earlier`, which the command
+        continues."""
         self._actor.start.remote(list(arguments), list(earlier))
         self._ask(self._actor.poll.remote())
 
     def poll(self) -> Answer:
+        """Returns at once."""
         found = self._answer()
         if found is None:
             return Answer()
@@ -147,6 +150,7 @@ class RayWorker:
         return Answer(*found)
 
     def stop(self, *, at_once: bool) -> None:
+        """Asks the command to finish its case and end, or ends it."""
         import ray
 
         if at_once:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, product
@@ -384,34 +384,45 @@ class Run:
 
     def check_with_cupti(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
         """Times a group by CUPTI too."""
-        members, common = list(group), {"kind": "cupti", "mode": "burst", "group": self.session.new_group()}
+        common = {"kind": "cupti", "mode": "burst", "group": self.session.new_group()}
 
-        def write(case: Case, fields: Mapping[str, Any]) -> None:
-            self.session.write(
-                case, {**common, **fields, "details": {**fields.get("details", {}), "replicate": number}}
-            )
+        def write(case: Case, fields: Row) -> None:
+            details = {**fields.get("details", {}), "replicate": number}
+            self.session.write(case, {**common, **fields, "details": details})
 
+        def ask(labels: Mapping[str, Case]) -> dict[str, Row]:
+            return dict(self.session.worker(variables).call("cupti", labels, CUPTI_ROUNDS))
+
+        members = list(group)
+        answer = self.answered(members, ask, write)
+        for case in members if answer else ():
+            fields = answer[str(case)]
+            if case.kernel and fields.get("check") == "cupti":
+                # The time may be mostly gaps between small kernels: what a user's call hides counts alone.
+                fields = {**fields, "status": "passed", "check": None, "reason": None}
+            write(case, fields)
+
+    def answered(
+        self,
+        members: list[Case],
+        ask: Callable[[Mapping[str, Case]], dict[str, Row]],
+        write: Callable[[Case, Row], None],
+    ) -> dict[str, Row]:
+        """A worker's answer about members of a group, by label; none after Ctrl-C. A case that ends the worker loses
+        its place in `members`, and the others are asked for again."""
         while members:
             labels = {str(case): case for case in members}
             try:
-                answer = self.session.worker(variables).call("cupti", labels, CUPTI_ROUNDS)
+                return ask(labels)
             except KeyboardInterrupt:
                 for case in members:
-                    write(case, {"status": "interrupted", "reason": "stopped while CUPTI timed the group"})
-                return
+                    write(case, {"status": "interrupted", "reason": "stopped while the group was timed"})
+                break
             except Failed as failure:
-                guilty = [labels[failure.label]] if failure.label in labels else list(members)
-                for case in guilty:
-                    write(case, failure.fields)
+                for case in [labels[failure.label]] if failure.label in labels else list(members):
                     members.remove(case)
-                continue
-            for name, case in labels.items():
-                # Of a user's call the time may be mostly gaps between small kernels: what it hides counts alone.
-                gaps = case.kernel and answer[name].get("check") == "cupti"
-                write(
-                    case, {**answer[name], "status": "passed", "check": None, "reason": None} if gaps else answer[name]
-                )
-            return
+                    write(case, failure.fields)
+        return {}
 
     def time_group(
         self,
@@ -422,7 +433,7 @@ class Run:
         final: bool = False,
         replicate: int = 0,
     ) -> None:
-        """One interleaved group. A case that ends the worker loses its place; the others are timed anew without it.
+        """One interleaved group.
 
         A resumed group that is not complete is timed again as a whole, or its rows would not have met each other.
         Rows of a final group say so in their details, and which replicate they are of.
@@ -442,7 +453,11 @@ class Run:
         usual = IDLE if mode == "idle" else {"target": FINAL_TARGET} if final else {}
         options = {**usual, **self.timing_options, "mode": mode}
 
-        def write(case: Case, fields: Mapping[str, Any]) -> None:
+        def write(case: Case, fields: Row) -> None:
+            if fields["status"] == "unsupported" and self.session.is_reusable(case, self.kind, mode):
+                # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there is reused.
+                self.timed.pop((case, mode), None)
+                return
             if final:
                 which = {"final": True, **({"replicate": replicate} if replicate else {})}
                 fields = {**fields, "details": {**fields.get("details", {}), **which}}
@@ -450,38 +465,24 @@ class Run:
             if not replicate:
                 self.timed[case, mode] = row
 
-        before: float | None = None
-        while members:
-            labels = {str(case): case for case in members}
+        def ask(labels: Mapping[str, Case]) -> dict[str, Row]:
             try:
-                answer = self.session.worker(variables).call("time", labels, str(members[0]), options)
-            except KeyboardInterrupt:
-                for case in members:
-                    write(case, {"status": "interrupted", "reason": "stopped while the group was timed"})
-                return
+                return dict(self.session.worker(variables).call("time", labels, next(iter(labels)), options))
             except Failed as failure:
-                if failure.stage == "launch" and options.get("queue") != 1:
-                    # Several launches were under way, and a host that waits at one may wait for another.
-                    options["queue"] = 1
-                    continue
-                guilty = [labels[failure.label]] if failure.label else list(members)
-                for case in guilty:
-                    members.remove(case)
-                    # Its gate was passed elsewhere, but it cannot be loaded here: what was timed there is reused.
-                    refused = failure.fields["status"] == "unsupported"
-                    if refused and self.session.is_reusable(case, self.kind, mode):
-                        self.timed.pop((case, mode), None)
-                    else:
-                        write(case, failure.fields)
-                continue
-            limit = options.get("limit", AGAIN_LIMIT)
+                if failure.stage != "launch" or options.get("queue") == 1:
+                    raise
+                # Several launches were under way, and a host that waits at one may wait for another.
+                options["queue"] = 1
+                return ask(labels)
+
+        limit, before = options.get("limit", AGAIN_LIMIT), None
+        while answer := self.answered(members, ask, write):
             again = _again(answer, limit, before)
-            if again["flagged"] and before is None:
-                before, options["target"] = again["difference"], limit / 4
-                continue
-            for case, fields in self.timing_fields(labels, answer, again):
-                write(case, fields)
-            return
+            if not again["flagged"] or before is not None:
+                for case, fields in self.timing_fields({str(case): case for case in members}, answer, again):
+                    write(case, fields)
+                return
+            before, options["target"] = again["difference"], limit / 4
 
     def timing_fields(
         self, labels: Mapping[str, Case], answer: Mapping[str, Row], again: Row

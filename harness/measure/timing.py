@@ -12,12 +12,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from harness.catalog.entries import MODES
 from harness.machine import clocks
+
+if TYPE_CHECKING:
+    from harness.build.sm_clocks import SmClocks
 
 Call = Callable[[], object]
 Notify = Callable[[str, str], None]
@@ -53,33 +56,27 @@ class Timing:
     """False when some launch was not queued ahead of the GPU, so that samples may include host time."""
 
 
-class Stopwatch(Protocol):
-    """Measures a batch of labelled calls. `measure` returns milliseconds per call and names each call to `notify`
-    before it is launched and before it is waited for, so that a crash or a hang has a name. `exposed`: labels of calls
-    whose launch was not hidden. `now` is in seconds."""
-
-    exposed: set[str]
-
-    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]: ...
-
-    def now(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-
-class KernelClock(Protocol):
-    """Reads the SM clock of whatever runs on the GPU: `ghz` is that of the last call that `around` made."""
-
-    def around(self, call: Call) -> Call: ...
-
-    def ghz(self) -> float: ...
-
-
-class HostStopwatch:
-    """Wall-clock time of calls that run on the CPU, which needs no rest."""
+class Stopwatch:
+    """Measures a batch of labelled calls. `exposed`: labels of calls whose launch was not hidden."""
 
     def __init__(self) -> None:
         self.exposed: set[str] = set()
+
+    def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
+        """Milliseconds per call. Each is named to `notify` before it is launched and before it is waited for, so that a
+        crash or a hang has a name."""
+        raise NotImplementedError
+
+    def now(self) -> float:
+        """In seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class HostStopwatch(Stopwatch):
+    """Wall-clock time of calls that run on the CPU, which needs no rest."""
 
     def measure(self, batch: Sequence[tuple[str, Call]], notify: Notify) -> list[float]:
         samples = []
@@ -90,14 +87,11 @@ class HostStopwatch:
             samples.append((time.perf_counter() - start) * 1e3)
         return samples
 
-    def now(self) -> float:
-        return time.monotonic()
-
     def sleep(self, seconds: float) -> None:
         pass
 
 
-class CudaStopwatch:
+class CudaStopwatch(Stopwatch):
     """CUDA events around each launch on the current stream."""
 
     LONGEST_SPIN = 40_000_000
@@ -105,7 +99,7 @@ class CudaStopwatch:
     _spin = 1_000_000
 
     def __init__(self) -> None:
-        self.exposed: set[str] = set()
+        super().__init__()
         cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         # Random data: zeros would compress, and draw less power than any kernel's own traffic.
         self._flushed = torch.randint(-(2**31), 2**31 - 1, (2 * cache // 4,), dtype=torch.int32, device="cuda")
@@ -143,12 +137,6 @@ class CudaStopwatch:
     def flush(self) -> None:
         """Reads and writes twice the L2 cache."""
         self._flushed.bitwise_not_()
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class IdleStopwatch(CudaStopwatch):
@@ -204,7 +192,7 @@ def time_group(
     seed: int = 0,
     notify: Notify = lambda stage, label: None,
     source: clocks.Device | None = None,
-    kernel_clock: KernelClock | None = None,
+    kernel_clock: SmClocks | None = None,
 ) -> dict[str, Timing]:
     """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
 
@@ -253,7 +241,7 @@ class _Group:
     timings: Mapping[str, Timing]
     stopwatch: Stopwatch
     notify: Notify
-    kernel_clock: KernelClock | None
+    kernel_clock: SmClocks | None
     queue: int | None
     min_samples: int
     target: float

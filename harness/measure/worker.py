@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.catalog.sources import ROOT
 from harness.machine.environment import scrub
+from harness.machine.processes import ending
 from harness.rows.results import STATUSES
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class Worker:
                     raise failed("timeout", reason, deadline_s=allowed)
                 said = self._connection.recv_bytes()
             except (EOFError, ConnectionResetError):
-                raise failed("crashed", f"the process ended (stage {stage}): {self._exit()}") from None
+                raise failed("crashed", f"the process ended (stage {stage}): {ending(self._process.wait())}") from None
             try:
                 kind, *content = json.loads(said)
                 if kind == "now":
@@ -264,10 +265,6 @@ class Worker:
         _, _, of_main = said.rpartition("hread 0x")  # "Thread 0x..." or "Current thread 0x...": the oldest comes last
         frames = re.findall(r'^  File "(.+)", line (\d+) in (.+)$', of_main, re.MULTILINE)
         return places((file, int(line), function) for file, line, function in frames)
-
-    def _exit(self) -> str:
-        code = self._process.wait()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 class Isolation(Worker):

@@ -87,13 +87,14 @@ def test_a_rival_is_shown_again_by_its_own_packages() -> None:
     assert str(shown.alone).endswith("rivals/cutile/hints.py")
 
 
-def test_what_probes_of_cutile_share_is_part_of_each(tmp_path: Path) -> None:
+def test_what_probes_of_cutile_share_is_part_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = next(claim for claim in OF_RIVALS if claim.dialect == "cutile").proofs[0].subject
     folder = (tmp_path / verdicts.file_of(probe)).parent
     shutil.copytree((sources.ROOT / verdicts.file_of(probe)).parent, folder)
-    before = verdicts.program_sha256(probe, tmp_path)
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    before = verdicts.program_sha256(probe)
     (folder / "assemble.py").write_text("another = 1\n")
-    assert verdicts.program_sha256(probe, tmp_path) != before
+    assert verdicts.program_sha256(probe) != before
 
 
 REFUTED = replace(PROVEN, state=verdicts.REFUTED, reason="subject: found nothing")

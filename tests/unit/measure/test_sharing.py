@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,19 +45,25 @@ def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monke
     assert [row["technique"] for row in again if row["kind"] == "gate"] == ["zeros"]
 
 
+def sleep(batches: float) -> None:
+    Path(str(os.getpid())).touch()
+    time.sleep(99 if batches > 1 else 0)
+
+
+def fail(batches: float) -> None:
+    raise RuntimeError("no GPU")
+
+
 def test_a_process_works_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mark = tmp_path / "pid"
-    note = f"open({str(mark)!r}, 'w').write(str(os.getpid()))"
-    script = f"import os, time; {note}; print('at work', flush=True); time.sleep(99)"
-    real = sharing.subprocess.Popen
-    monkeypatch.setattr(
-        sharing.subprocess, "Popen", lambda _command, **options: real([sys.executable, "-c", script], **options)
-    )
+    monkeypatch.setattr(sharing, "multiply", sleep)
+    monkeypatch.chdir(tmp_path)
     with sharing.busy_processes(1) as count:
         assert count == 1
-        os.kill(int(mark.read_text()), 0)
+        (pid,) = (int(path.name) for path in tmp_path.iterdir())
+        os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
-        os.kill(int(mark.read_text()), 0)
-    script = "print('no GPU')"
-    with pytest.raises(RuntimeError, match="got 'no GPU', expected 'at work'"), sharing.busy_processes(1):
+        os.kill(pid, 0)
+    monkeypatch.setattr(sharing, "multiply", fail)
+    said = "a process that shares the GPU: RuntimeError: no GPU;"
+    with pytest.raises(RuntimeError, match=said), sharing.busy_processes(1):
         pass

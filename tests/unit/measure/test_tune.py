@@ -206,7 +206,7 @@ def fakes() -> Iterator[None]:
 
 
 def test_a_tile_near_the_fastest_is_timed_too(fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "NEAR", 3.2)
+    monkeypatch.setattr(tune, "NEAR", 4.2)
     tuned(("paced",), tmp_path / "tune.jsonl")
     timed = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("samples_ms")]
     assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60, 80]
