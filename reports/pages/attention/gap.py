@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from harness.catalog import experiments
 from harness.operators.attention.articles import Article
-from harness.operators.attention.gap import CAUSES, GLUON, TLX, WAYS, Term
+from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
 from harness.rows.ledger import UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
@@ -60,14 +60,16 @@ def article(of: Rows, name: str) -> tuple[Article, Line | None, str, bool]:
 
 
 def way(one: Ledger) -> dict[str, Any]:
-    """From one language's best kernel to the flagship: the table and the drawing."""
+    """From one language's best kernel to the flagship: the table and, where there is more to see than three bars, the
+    drawing."""
     lines = ledger.lines(one)
     is_known = one.gap and any(line.size for line in lines if line.counts)
-    widths = (gap_waterfall.WIDE, gap_waterfall.NARROW) if is_known else ()
+    widths = (gap_waterfall.WIDE, gap_waterfall.NARROW) if is_known and one.start == TRITON else ()
     start = ledger.STARTS[one.start]
     return {
         "ledger": one,
         "start": start,
+        "is_known": is_known,
         "lines": [(line, ledger.share(one, line)) for line in lines],
         "drawings": [
             Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in widths

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 
 from matplotlib.axes import Axes
 
-from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON
+from harness.operators.attention.gap import CAUSES
 from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
 from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, RULE, TICK, TILE, canvas, to_svg, write
@@ -28,9 +28,9 @@ CAUSE_COLORS = {
 which means impossible."""
 IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
-STEP, SHORT = 10, 0.15
-"""Percent between the lines of the axis; a fifth of it on a way that is shorter than this."""
-STARTS = {TRITON: "Best core Triton", GLUON: "Best Gluon", TLX: "TLX"}
+STEPS, TICKS = (1, 2, 5, 10, 20, 50), 7
+"""Percent between the lines of the axis, of which there are at most so many: the finest step that gives no more."""
+BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
 
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
@@ -41,7 +41,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     places = list(pairwise(accumulate(sizes, initial=0.0)))  # where bars begin and end, the remainder's last
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
-    height = row * (len(added) + 3) + 26
+    height = row * (len(added) + 2 + bool(one.remainder)) + 26
     low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
@@ -53,13 +53,13 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     def label(text: str, y: float, bold: bool = False) -> None:
         left_of = (0, 0) if narrow else (-8, 0)
         style = {"weight": "bold" if bold else "normal", **({"size": TICK} if narrow else {"ha": "right"})}
-        write(axes, text, (axes.get_xlim()[0], y + (10 if narrow else row / 2)), left_of, **style)
+        write(axes, text, (axes.get_xlim()[0], y + (10 if narrow else row / 2)), left_of, bbox=BEHIND, **style)
 
     def middle(y: float) -> float:
         return y + (30 if narrow else row / 2)
 
-    label(STARTS[one.start], 0, bold=True)
-    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS[one.start.partition("@")[0]], lw=3)
+    label("Best core Triton", 0, bold=True)
+    axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS["triton"], lw=3)
     y = float(row)
     for (line, size), (begin, end) in zip(added, places, strict=False):
         label(line.term.title, y)
@@ -76,18 +76,19 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
         label("Remainder: what the terms leave", y)
         reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
         _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
-    y += row
+        y += row
     label("Flagship", y, bold=True)
     top = places[-1][1]
+    _told(axes, f"{percent(top):+.1f}%", top, middle(y), narrow)
     axes.plot([top, top], [middle(y) - 8, middle(y) + 8], color=COLORS["cuda"], lw=3)
-    return to_svg(figure, f"ledger {one.start} {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")
+    return to_svg(figure, f"ledger {one.problem.slug} {width}", alt=alt, css="n" if narrow else "w")
 
 
 def _ticks(low: float, high: float) -> range:
     """Percent over the start."""
-    step = STEP if high - low > SHORT else STEP // 5
-    first, last = (100 * math.expm1(end) / step for end in (low, high))
-    return range(math.ceil(first) * step, math.floor(last) * step + 1, step)
+    first, last = (100 * math.expm1(end) for end in (low, high))
+    step = next(step for step in STEPS if last // step - first // step <= TICKS)
+    return range(math.ceil(first / step) * step, math.floor(last / step) * step + 1, step)
 
 
 def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> float:
@@ -105,9 +106,7 @@ def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estim
 
 
 def _told(axes: Axes, text: str, x: float, y: float, narrow: bool) -> None:
-    """Beside the bar; where the drawing is narrow above it, at the right."""
-    text = minus(text)
-    if narrow:
-        write(axes, text, (axes.get_xlim()[1], y - 20), ha="right", size=TICK, weight="bold")
-    else:
-        write(axes, text, (x, y), (10, 0), size=TICK)
+    """Beside the bar; where the drawing is narrow above it, at the right. No line of the axis goes through it."""
+    where, shift = ((axes.get_xlim()[1], y - 20), (0, 0)) if narrow else ((x, y), (10, 0))
+    style = {"ha": "right", "weight": "bold"} if narrow else {}
+    write(axes, minus(text), where, shift, size=TICK, bbox=BEHIND, **style)
