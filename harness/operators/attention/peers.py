@@ -65,7 +65,8 @@ def _sdpa_cudnn(problem: Problem) -> Attend:
     import torch
 
     cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention
-    return lambda q, k, v, scale: cudnn(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)[:2]
+    # Its LSE is written, but of another shape: (batch, heads, seq_q, 1).
+    return lambda q, k, v, scale: (cudnn(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)[0], None)
 
 
 def _sdpa_math(problem: Problem) -> Attend:
