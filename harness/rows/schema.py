@@ -195,7 +195,8 @@ def _plain(name: str, value: Any, depth: int) -> None:
                 _plain(f"{name}.{key}", item, depth + 1)
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            _plain(f"{name}[{position}]", item, depth + 1)
+            if type(item) is not float or not math.isfinite(item):  # samples are hundreds that are
+                _plain(f"{name}[{position}]", item, depth + 1)
 
 
 def _same_as(kind: type[Any], name: str, value: Any) -> Any:
@@ -208,6 +209,8 @@ def _same_as(kind: type[Any], name: str, value: Any) -> Any:
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{name}: {error}") from None
     again = one.to_dict()
+    if json.dumps(value, sort_keys=True) == json.dumps(again, sort_keys=True):
+        return one
     for field, item in again.items():
         if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
             raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
