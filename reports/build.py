@@ -5,12 +5,10 @@ Text from rows reaches a page through autoescaping templates only.
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from multiprocessing import get_context
@@ -25,7 +23,7 @@ from markupsafe import Markup
 from harness import operators
 from harness.catalog import sources, text
 from harness.catalog.techniques import SERIES, rungs
-from harness.rows import reading, results, stats
+from harness.rows import frame, reading, results, stats
 from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
@@ -100,20 +98,10 @@ def build(
     return output / "index.html"
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Rows are in no cycles, and each collection of garbage walks all that were read: a fifth of reading them."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 class Site:
     """The pages of a site, and the rows that they are made from. For the arguments see `build`."""
 
-    @_uncollected()
+    @frame.uncollected()
     def __init__(
         self,
         recorded: Path,
