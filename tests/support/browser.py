@@ -1,4 +1,4 @@
-"""Pages in a real browser without a screen: what tests/support/browser.js measures, and screenshots."""
+"""Pages in a real browser without a screen: what tests/support/browser.js measures, and what it prints."""
 
 from __future__ import annotations
 
@@ -46,17 +46,6 @@ def measure(
     if not found or not found[1].strip():
         raise ValueError(f"the browser measured nothing; it printed {text[-2000:]}")
     return {(one["page"], one["width"]): one["found"] for one in json.loads(html.unescape(found[1]))}
-
-
-def screenshot(site: Path, page: str, size: tuple[int, int], output: Path, scratch: Path) -> None:
-    """A picture of the page's top, `size` pixels, in a frame: a browser's window cannot be as narrow as a phone."""
-    width, height = size
-    runner = scratch / "frame.html"
-    runner.write_text(
-        "<!doctype html><body style='margin:0'>"
-        f"<iframe src='{(site / page).as_uri()}' style='border:0;width:{width}px;height:{height}px'></iframe></body>"
-    )
-    run([f"--screenshot={output}", f"--window-size={max(width, 500)},{height}", runner.as_uri()], scratch)
 
 
 def evaluate(page: str, script: str, scratch: Path) -> str:
