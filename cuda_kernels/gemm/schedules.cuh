@@ -20,6 +20,8 @@
 #include <gemm/hopper/producer_consumer.cu>
 #elif GEMM_SCHEDULE == 9
 #include <gemm/hopper/trailing_store.cu>
+#elif GEMM_SCHEDULE == 13
+#include <gemm/hopper/evict_first.cu>
 #else
 #error "no schedule has this number"
 #endif

@@ -1,14 +1,17 @@
 // Few rows of C: operands change places, so that rows of B fill the 64 rows of wgmma, and those of A are its columns,
-// of which it takes as few as 16. Builds on split_k; changes the tile and who has which sums. Supports any m, and any n
-// and k that are multiples of 8.
+// of which it takes as few as 16. Builds on split_k; changes the tile, who has which sums, and how B is read. Supports
+// any m, and any n and k that are multiples of 8.
 //
 // A product with 16 rows of A reads each element of B once and multiplies it 16 times: it is only as fast as B arrives.
 // With A first, wgmma would multiply 64 rows, most of them zeros, and a tile of C with enough columns to read B fast
 // would need as many sums. C is computed transposed, as B A^T; neighbouring columns of C lie in different lanes, so
-// each lane stores its sums one by one. Fences and waits are those of split_k.
+// each lane stores its sums one by one. B is read once, with the hint of evict_first. The blocks of a cluster take the
+// steps of k in turn: at any time they read neighbouring columns of B, which share the rows of DRAM. Fences and waits
+// are those of split_k.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster.cuh>
+#include <ptx/createpolicy.cuh>
 #include <ptx/device.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/mbarrier.cuh>
@@ -73,20 +76,20 @@ KERNEL(THREADS, 1) small_m(GRID_CONSTANT const Params params) {
   bar_sync();  // ... and so does every thread
 
   const int k_tiles = ceil_div(args.k, BLOCK_K);
-  const int first = k_tiles * part / parts, last = k_tiles * (part + 1) / parts;
 
   // producer: load every tile as soon as its buffer is empty
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
+      const uint64_t read_once = createpolicy_evict_first();
       Ring ring;
-      for (int j = first; j < last; ++j, ring.advance()) {
+      for (int j = part; j < k_tiles; j += parts, ring.advance()) {
         const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
         const uint32_t arrived = full + ring.stage * 8;
         wait(empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
         mbarrier_arrive_expect_tx(arrived, A_BYTES + B_BYTES);
         cp_async_bulk_tensor_load<2>(a, params.tma.a, {j * BLOCK_K, tile.row}, arrived);
-        cp_async_bulk_tensor_load<2>(b, params.tma.b, {j * BLOCK_K, tile.col}, arrived);
+        cp_async_bulk_tensor_load_cache_hint<2>(b, params.tma.b, {j * BLOCK_K, tile.col}, arrived, read_once);
       }
     }
     return;
@@ -95,7 +98,7 @@ KERNEL(THREADS, 1) small_m(GRID_CONSTANT const Params params) {
 
   float c_regs[SUMS] = {};
   Ring ring;
-  for (int j = first; j < last; ++j, ring.advance()) {
+  for (int j = part; j < k_tiles; j += parts, ring.advance()) {
     wait(full + ring.stage * 8, ring.phase);
 
     // C^T += B A^T

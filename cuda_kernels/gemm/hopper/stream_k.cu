@@ -7,12 +7,17 @@
 // the GPU (fence) and all lanes past that fence (warp barrier). The reader's fence keeps its loads behind the flag. The
 // reader leaves flag and sums zero for the next launch. All blocks run at the same time, one per multiprocessor, and a
 // worker waits only for one of a lower number, so that waiting ends.
+//
+// With more workers than tiles, those that share A or B read the same steps at the same time, and nobody reads them
+// again: loads have the hint of evict_first.
 #include <gemm/gemm.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/cluster_relaxed.cuh>
+#include <ptx/createpolicy.cuh>
 #include <ptx/fence.cuh>
 #include <ptx/mbarrier.cuh>
+#include <ptx/multicast_cache_hint.cuh>
 #include <ptx/setmaxnreg.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
@@ -74,17 +79,26 @@ KERNEL(THREADS, 1) stream_k(GRID_CONSTANT const StreamParams params) {
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (warp == WARPS && elect_sync()) {
+      const bool one_pass = params.sharers > params.staged.persistent.tiles;
+      const uint64_t read_once = createpolicy_evict_first();
       RingOf<STAGES> ring;
       for (Work work(params, k_tiles, worker); work.take(params);) {
         const Tile tile = grouped_tile<CLUSTER * BLOCK_M, BLOCK_N>(args, work.tile);
         for (int j = work.first; j < work.last; ++j, ring.advance()) {
-          const uint32_t a = a_smem + ring.stage * A_BYTES, b = b_smem + ring.stage * B_BYTES;
-          const uint32_t arrived = full + ring.stage * 8;
+          const uint32_t a = a_smem + ring.stage * A_BYTES;
+          const uint32_t b = b_smem + ring.stage * B_BYTES + rank * B_SHARE * ROW_BYTES,
+                         arrived = full + ring.stage * 8;
+          const int a_at[] = {j * BLOCK_K, tile.row + rank * BLOCK_M},
+                    b_at[] = {j * BLOCK_K, tile.col + rank * B_SHARE};
           wait(empty + ring.stage * 8, ring.phase ^ 1);  // passes immediately in the first round
           mbarrier_arrive_expect_tx(arrived, A_BYTES + B_BYTES);
-          cp_async_bulk_tensor_load<2>(a, tma.a, {j * BLOCK_K, tile.row + rank * BLOCK_M}, arrived);
-          cp_async_bulk_tensor_load_multicast<2>(b + rank * B_SHARE * ROW_BYTES, tma.b,
-                                                 {j * BLOCK_K, tile.col + rank * B_SHARE}, arrived, (1 << CLUSTER) - 1);
+          if (one_pass) {
+            cp_async_bulk_tensor_load_cache_hint<2>(a, tma.a, a_at, arrived, read_once);
+            cp_async_bulk_tensor_load_multicast_cache_hint(b, tma.b, b_at, arrived, (1 << CLUSTER) - 1, read_once);
+          } else {
+            cp_async_bulk_tensor_load<2>(a, tma.a, a_at, arrived);
+            cp_async_bulk_tensor_load_multicast<2>(b, tma.b, b_at, arrived, (1 << CLUSTER) - 1);
+          }
         }
       }
     }

@@ -53,6 +53,7 @@ SCHEDULES = {
     10: TWO_TENSORS,
     11: STORED_BY_TURNS,
     12: TWO_BY_TURNS,
+    13: WARPGROUPS,
 }
 """Number -> its limits. 0, which no tile names, is the host's choice; 11 and 12 are pingpong_store and pingpong_192;
 the others are rungs. cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels say which."""
@@ -67,6 +68,7 @@ _TILES = {
         7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x64-s8-w8",
         8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
         9: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8",
+        13: "64x128-s8-w4 128x64-s8-w8 128x128-s6-w8 128x256-s4-w8",
     },
     "triton": {
         1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4",

@@ -23,6 +23,7 @@ THEMES = {
         "cp_async_pipeline": "Asynchronous copies",
         "mbarrier_ring": "Ring of mbarriers",
         "cluster_multicast": "Cluster multicast",
+        "evict_first": "L2 evicts B first",
         "split_k": "Parts of k",
     },
     "Who works when": {

@@ -72,6 +72,16 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
+        "evict_first",
+        "hopper",
+        "few rows read B once: L2 is told to evict it first, and need not write back what others left",
+        builds_on=("producer_consumer",),
+        builds_on_in={"triton": "tma_swizzle"},
+        mma="wgmma",
+        limits=WARPGROUPS,
+        general=True,
+    ),
+    Technique(
         "two_consumers",
         "hopper",
         "two warpgroups multiply, 64 rows by 256 columns each: while one waits, the other one's products run",
