@@ -27,7 +27,10 @@ CAUSAL = Problem.square(4, 16, 4096, 128, causal=True)
 WORTH = {
     "assembler": 0.01,
     "compiler": 0.03,
-    "one_block": -0.02,
+    "waits_at_once": 0.01,
+    "one_block": -0.06,
+    "first_rung": -0.01,
+    "buffer_barriers": 0.05,
     "producer_consumer": 0.04,
     "overlap": 0.08,
     "turns": 0.02,
@@ -60,7 +63,6 @@ limited to what core Triton can express and in core Triton's own, and what two t
 SQUARE."""
 SUM = {term.name for term in ledger.TERMS if not term.part_of}
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
-STEPS["head_by_head"] = ("head_by_head", "tma_store")  # the large block's own step is that with its order of tiles
 LACKING, LAZILY, ON_FLOATS = (
     ledger.at(name, ledger.SQUARE) for name in (ledger.LACKING, ledger.LAZILY, "without_integer_max")
 )
@@ -133,15 +135,17 @@ def speed(name: str, has: Mapping[str, float], beyond: Mapping[str, float]) -> f
         return speed(faster, has, beyond) - has[term]
     if name == ledger.FLAGSHIP:
         worth = sum(worth for term, worth in has.items() if term in SUM)
-        return speed(ledger.TRITON, has, beyond) + worth - in_cuda
+        return speed(ledger.TRITON, has, beyond) + worth - in_cuda - has["order_alone"]
+    if name == ledger.AWAITED:
+        return speed(ledger.VOCABULARY, has, beyond) + has["waits_at_once"]
+    if name in STEPS:
+        term, start = STEPS[name]
+        return speed(start, has, beyond) + has[term]
     for ablation in ABLATIONS:
         if ablation.name == name and ablation.lacks:
             lost = sum(has[term] for term in ablation.lacks) + beyond.get(name, 0.0)
             return speed(ledger.FLAGSHIP, has, beyond) - lost
-    if name == ledger.FIRST_RUNG:
-        return speed(ledger.ORDERED, has, beyond) + has["one_block"] - has["head_by_head"]
-    term, start = STEPS[name]
-    return speed(start, has, beyond) + has[term]
+    raise KeyError(name)
 
 
 def rows(
@@ -165,6 +169,8 @@ def rows(
             applying = {name: 0.0 if name in declined else worth for name, worth in has.items()}
             if problem.head_dim != 64:
                 applying["integers_in_triton"] = 0.0
+            if problem.head_dim != 64 or not problem.causal:
+                applying["waits_at_once"] = 0.0
             best = best_tile(ledger.FLAGSHIP, "cuda", problem, "h200")
             for case in here:
                 name = case.backend if case.backend in ledger.WAYS else case.technique

@@ -19,7 +19,7 @@ from harness.operators.attention.ladders.hopper import (
     WARPGROUPS,
     WGMMA_COLUMNS,
 )
-from harness.operators.attention.limits import HEAD_DIM, SHARED_MEMORY_BYTES, one_q_buffer
+from harness.operators.attention.limits import HEAD_DIM, RING, SHARED_MEMORY_BYTES, one_q_buffer
 
 LAZY = Limit(
     "*",
@@ -42,7 +42,8 @@ POWERS_OF_TWO = Limit(
     "core Triton's tensors and warps come in powers of two: block_n and warps must be such",
     lambda problem, tile: any(size & size - 1 for size in (tile.block_n, tile.warps)),
 )
-VOCABULARY_LIMITS = (HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED_MEMORY, POWERS_OF_TWO)
+BLOCK_LIMITS = (HEAD_DIM, WARPGROUPS, WARPGROUP_ROWS, WGMMA_COLUMNS, SHARED_MEMORY)
+VOCABULARY_LIMITS = (*BLOCK_LIMITS, POWERS_OF_TWO)
 
 
 def _without(
@@ -102,6 +103,15 @@ ABLATIONS = LADDER.rungs(
         serialized=True,
     ),
     Ablation(
+        "without_buffer_barriers",
+        "hopper",
+        "all warps of a block meet before a buffer is filled again",
+        builds_on=("wgmma",),
+        mma="wgmma",
+        limits=(*BLOCK_LIMITS, RING),
+        lacks=("buffer_barriers",),
+    ),
+    Ablation(
         "triton_vocabulary",
         "hopper",
         "what core Triton can say: equal warps, powers of two, both products awaited before the softmax",
@@ -116,6 +126,14 @@ ABLATIONS = LADDER.rungs(
         builds_on=("triton_vocabulary",),
         mma="wgmma",
         limits=VOCABULARY_LIMITS,
+    ),
+    Ablation(
+        "vocabulary_at_any_tile",
+        "hopper",
+        "what core Triton can say, but for the tile",
+        builds_on=("triton_vocabulary",),
+        mma="wgmma",
+        limits=BLOCK_LIMITS,
     ),
     Ablation(
         "vocabulary_with_integers",

@@ -18,6 +18,12 @@ VOCABULARY, ORDERED, WITH_INTEGERS = "triton_vocabulary", "vocabulary_head_by_he
 """CUDA kernels limited to what core Triton can express: as its SECTIONS, as its FLOATS, and that with integers."""
 CONFINED = "core Triton's program in CUDA"
 """That of them which has what core Triton's best kernel has on a problem."""
+ANY_TILE = "vocabulary_at_any_tile"
+"""VOCABULARY at the flagship's tile; each product is waited for before the next, as core Triton does with one stage."""
+AWAITED = "core Triton's program in CUDA, each product awaited"
+"""ANY_TILE at core Triton's tile where that has two stages, VOCABULARY where it has one."""
+IN_STEP = "without_buffer_barriers"
+"""The ladder's first rung with a barrier of the block before each refill."""
 FLOATS, SECTIONS, INTEGERS = "head_by_head", "wgmma", "integer_max"
 """Core Triton's kernels: its best one without maxima of integers, that without the order of its tiles too, and this
 with such maxima."""
@@ -68,8 +74,8 @@ class Term:
     (core Triton's at the tile TRITONS, Gluon's at SQUARE), and `so` what follows from them; `serialized`, an ablation
     that ptxas cannot compile without serializing its wgmma, so that nothing is left out.
 
-    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. `head_dim`: the only one that
-        has the term.
+    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. A problem has the term if
+        at_their_tiles has its kernels at other tiles.
     own, limited: where the language's best kernel has the technique too: the kernels with and without it in that
         language, and two of CUDA. The gain of the first of these over the second is taken out of the term.
     of_tile: the term is about the tile of Gluon's or TLX's kernel. It exists where that tile has the shape of SQUARE
@@ -87,7 +93,6 @@ class Term:
     so: str = ""
     part_of: str = ""
     serialized: str = ""
-    head_dim: int | None = None
     own: tuple[str, str] | None = None
     limited: tuple[str, str] | None = None
     of_tile: bool = False
@@ -120,6 +125,19 @@ TERMS = (
         so="with one stage, which `tune` chose here, a load is waited for as soon as it is issued",
     ),
     Term(
+        "waits_at_once",
+        "P V awaited before the next step",
+        "effort",
+        step=(at(ANY_TILE, CAUSAL_TRITONS), VOCABULARY),
+    ),
+    Term(
+        "one_block",
+        "One block of the flagship's tile per SM, not small ones",
+        "language",
+        step=(ANY_TILE, AWAITED),
+        proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
+    ),
+    Term(
         "own_tile",
         "The flagship's tile, not 128 queries by 128 keys",
         "language",
@@ -134,7 +152,6 @@ TERMS = (
         step=(FLAGSHIP, at(FLAGSHIP, NARROW)),
         proofs=("warps_12",),
         part_of="own_tile",
-        head_dim=128,
     ),
     Term(
         "fewer_keys",
@@ -143,7 +160,24 @@ TERMS = (
         step=(at(FLAGSHIP, NARROW), at(FLAGSHIP, SQUARE)),
         proofs=("tile_176 arange", "tile_176 composed"),
         part_of="own_tile",
-        head_dim=128,
+    ),
+    Term(
+        "first_rung",
+        "The softmax as the ladder's first rung writes it",
+        "effort",
+        step=(IN_STEP, ANY_TILE),
+    ),
+    Term(
+        "buffer_barriers",
+        "An mbarrier for each empty buffer, not barriers of the block",
+        "compiler",
+        step=(FIRST_RUNG, IN_STEP),
+        proofs=("warp_specialize mbarriers",),
+        ttgir=(
+            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
+            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
+        ),
+        so="a buffer is filled again once all warps have waited for the product that read it",
     ),
     Term(
         "producer_consumer",
@@ -173,7 +207,6 @@ TERMS = (
         step=(at(FLAGSHIP, SQUARE), at("without_register_split", SQUARE)),
         proofs=("warp_specialize setmaxnreg", "warp_specialize 8 warps"),
         part_of="producer_consumer",
-        head_dim=64,
     ),
     Term(
         "overlap",
@@ -295,19 +328,13 @@ TERMS = (
         so="the warps that multiplied wait for the store before they end",
     ),
     Term(
-        "one_block",
-        "One large block per SM",
-        "unexplained",
+        "head_by_head",
+        "Tiles head by head",
+        "effort",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         own=(PLAIN, IN_SECTIONS),
-        limited=(ORDERED, FIRST_RUNG),
-        proofs=("order of blocks", "warp_specialize mbarriers", "tile_176 arange", "tile_176 descriptor"),
-        ttgir=(
-            *("ttng.warp_group_dot", "ttng.warp_group_dot_wait"),
-            *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
-        ),
-        so="a buffer is filled again once all warps have waited for the product that read it",
+        limited=(ORDERED, VOCABULARY),
     ),
     Term(
         "moved_descriptors",
@@ -410,6 +437,8 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
     """
     theirs = CAUSAL_TRITONS if problem.head_dim == 64 and problem.causal else TRITONS
     found = [(name, theirs) for name in (VOCABULARY, ORDERED, WITH_INTEGERS)]
+    if theirs.stages > 1:
+        found.append((ANY_TILE, theirs))
     found.append((FLAGSHIP, SQUARE))
     if problem.head_dim == 64:
         found.append(("without_register_split", SQUARE))
@@ -420,9 +449,10 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
 
 
 def kernels() -> tuple[str, ...]:
-    """The CUDA kernels that the terms name, ablations before rungs; not the vocabulary, which has tiles of its own."""
+    """The CUDA kernels that the terms name, what leaves out before steps; not the vocabulary, which has tiles of its
+    own."""
     names = {term.leave_out for way in WAYS.values() for term in way}
     ablations = [one.name for one in ABLATIONS if one.name in names]
     ends = [end for term in TERMS if not term.part_of for end in term.step or ()]
-    rungs = [end for end in ends if end not in (TRITON, SHARED, CONFINED)]
-    return tuple(dict.fromkeys([*ablations, *rungs]))
+    own = [end for end in ends if " at " not in end and end not in (TRITON, SHARED, CONFINED, VOCABULARY, AWAITED)]
+    return tuple(dict.fromkeys([*ablations, *own]))

@@ -90,8 +90,9 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
     is_square = best_tile is not None and shape(best_tile) == shape(SQUARE) != shape(tile)
     maxima = best["maxima"] if best else None
     has_integers = best_tile is not None and maxima is not None and maxima < best_tile.block_n // 2
-    beside = {(kernel, *language) for kernel, _, *language in at_their_tiles(problem)}
-    has_floats = (gap.FLOATS, TRITON) in beside
+    others = at_their_tiles(problem)
+    beside = {at(kernel, where) for kernel, where, *language in others if not language}
+    has_floats = any((kernel, *language) == (gap.FLOATS, TRITON) for kernel, _, *language in others)
 
     def takes(kernel: str) -> bool:
         return techniques.unsupported(techniques.at(kernel, problem), "cuda", problem, tile) is None
@@ -107,11 +108,16 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
     def end(kernel: str) -> str:
         if kernel == gap.CONFINED:
             return gap.WITH_INTEGERS if has_floats else gap.ORDERED
+        if kernel == gap.AWAITED:
+            awaited = at(gap.ANY_TILE, gap.CAUSAL_TRITONS)
+            return awaited if awaited in beside else gap.VOCABULARY
         if kernel == gap.LACKING:
             return placed(lacks(kernel))
         return TRITON if kernel == SHARED else kernel
 
-    if term.head_dim not in (None, problem.head_dim) or (term.part_of and has_integers):
+    if any(" at " in kernel and kernel not in beside for kernel in term.step or ()):
+        return None
+    if term.part_of and has_integers:
         return None
     if term.of_tile and not is_square:
         return None

@@ -22,14 +22,13 @@ NAMES = [term.name for term in ALL]
 @pytest.mark.parametrize("term", ALL, ids=NAMES)
 def test_a_term_is_measured(term: Term) -> None:
     assert term.leave_out or term.step
-    known = {one.name for one in techniques.kernels()} | {*WAYS, ledger.SHARED, ledger.CONFINED}
+    known = {one.name for one in techniques.kernels()} | {*WAYS, ledger.SHARED, ledger.CONFINED, ledger.AWAITED}
     assert {end.partition(" at ")[0] for end in (term.leave_out, *(term.step or ())) if end} <= known
     assert term.part_of in {"", *NAMES}
     if term.leave_out:
         assert next(one for one in ABLATIONS if one.name == term.leave_out).lacks in (
             (term.name.removeprefix("gluon_"),),
             ("lazy_rescale", "integer_max"),
-            (*(term.step or ()),)[:1],  # the order of tiles is a part of a term
         )
 
 
@@ -65,18 +64,17 @@ def test_who_makes_roles_is_told_by_what_is_there_and_what_is_absent() -> None:
 
 
 def test_the_steps_are_one_way_from_triton_to_the_top_of_the_ladder() -> None:
-    """Each starts where an earlier one ended, or where what both have is taken out; no kernel is reached twice. The
-    ladder's first rung is reached by the large block, a term that ends with the order of tiles."""
+    """Each starts where an earlier one ended, or where what both have is taken out; no kernel is reached twice."""
     reached = {ledger.TRITON}
     limited = [term.limited for term in TERMS if term.limited]
-    assert limited == [(ledger.WITH_INTEGERS, ledger.ORDERED), (ledger.ORDERED, ledger.FIRST_RUNG)]
+    assert limited == [(ledger.WITH_INTEGERS, ledger.ORDERED), (ledger.ORDERED, ledger.VOCABULARY)]
     assert all(term.own for term in TERMS if term.limited)
     for term in TERMS:
         if term.step and not term.part_of:
             to, start = term.step
             assert start in reached
             assert to not in reached
-            reached |= {to, ledger.FIRST_RUNG} if to == ledger.CONFINED else {to}
+            reached |= {to, ledger.VOCABULARY, ledger.AWAITED} if to == ledger.CONFINED else {to}
 
 
 def test_what_ptxas_serializes_is_no_price() -> None:
@@ -105,9 +103,13 @@ def test_the_experiment_times_all_that_the_terms_name_at_the_flagships_tile() ->
         for name in (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS):
             assert [case.tile for case in here if case.technique == name] == core
         own = {ledger.at(case.technique, case.tile) for case in here if case.technique and case.tile}
-        for term in TERMS:
-            if term.head_dim in (None, problem.head_dim):
-                assert {end for end in term.step or () if " at " in end} <= own
+        elsewhere = {end for term in TERMS for end in term.step or () if " at " in end}
+        absent = {
+            *([ledger.at(ledger.FLAGSHIP, ledger.NARROW)] if problem.head_dim == 64 else []),
+            *([ledger.at("without_register_split", ledger.SQUARE)] if problem.head_dim == 128 else []),
+            *([] if core[0].stages > 1 else [ledger.at(ledger.ANY_TILE, ledger.CAUSAL_TRITONS)]),
+        }
+        assert elsewhere - own == absent
 
 
 def test_the_narrow_tile_has_the_width_and_the_stages_of_the_flagships() -> None:
