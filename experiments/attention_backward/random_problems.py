@@ -21,7 +21,7 @@ from harness.setup.script import become
 EXPERIMENT = Experiment(
     name="random_problems",
     problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
-    techniques=("flagship", "deterministic"),
+    techniques=("paired_tiles", "deterministic"),
     backends=("cuda",),
     peers=(),
     tiles=("chosen",),

@@ -218,4 +218,14 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         repeats=False,
     ),
+    Technique(
+        "paired_tiles",
+        "hopper",
+        "heads that share K and V go together as long as they have two tiles of keys for each multiprocessor, not four",
+        builds_on=("flagship",),
+        mma="wgmma",
+        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
 )
