@@ -3,7 +3,9 @@
 The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
 on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
 head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
-than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128.
+than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128. With a causal mask at head_dim
+128 the twin itself is faster over long sequences with more rows and fewer registers a thread. In Gluon thread_rescale
+is faster at head_dim 128 and 256; in short causal sequences it is the flagship with fewer keys, or tma_store.
 """
 
 import sys
@@ -34,6 +36,26 @@ EXPERIMENT = Experiment(
             (problem, "tma_store", Tile(64, 128, 1, 4), "triton")
             for problem in PROBLEMS
             if problem.head_dim == 128 and not problem.causal and problem.seq_q <= 4096
+        ),
+        *(
+            (problem, "flagship", Tile(128, 64, 2, 8, (("maxnreg", 128),)), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 128 and problem.causal and problem.seq_q >= 4096
+        ),
+        *(
+            (problem, "thread_rescale", Tile(128, 128 if problem.head_dim == 128 else 64, 2, 8), "gluon")
+            for problem in PROBLEMS
+            if problem.head_dim > 64 and not (problem.causal and problem.seq_q * problem.head_dim <= 1024 * 128)
+        ),
+        *(
+            (problem, name, tile, "gluon")
+            for problem in PROBLEMS
+            for length, head_dim, name, tile in (
+                (512, 128, "flagship", Tile(128, 64, 3, 8)),
+                (1024, 128, "flagship", Tile(128, 64, 3, 8)),
+                (1024, 64, "tma_store", Tile(128, 128, 3, 8)),
+            )
+            if problem.causal and (problem.seq_q, problem.head_dim) == (length, head_dim)
         ),
     ),
 )

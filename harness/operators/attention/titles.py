@@ -93,6 +93,7 @@ THEMES: dict[str, dict[str, str]] = {
         "general_shapes": "Any length and stride",
         "lean_instructions": "Fewer instructions",
         "flagship": "Flagship",
+        "thread_rescale": "Rescale by thread",
         "fp8": "8-bit inputs",
     },
 }

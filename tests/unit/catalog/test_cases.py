@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 
 from experiments.attention import random_problems
+from experiments.attention.hopper_grid import PROBLEMS
 from harness.catalog import experiments, sources, techniques, tiles
 from harness.catalog.cases import declined, of_experiment
 from harness.catalog.entries import Tile
@@ -19,19 +20,29 @@ FIRST_RANDOM = ["b1-h6k2-n2151-d64-bf16-causal-bshd", "b2-h12k3-q1878k600-d128-f
 RANDOM_SHA256 = "ddf7ed0760406e99957b8a2450ee5d1e01398d21b4778fdb7ec17bc06ff9e300"
 
 
-def test_the_grid_has_the_triton_kernel_that_can_be_faster_than_the_flagships_twin() -> None:
+def test_the_grid_has_the_kernels_that_can_be_faster_than_the_flagships_twins() -> None:
     cases = of_experiment(experiments.load("hopper_grid"), "h200")
     further = [case for case in cases if case.technique not in (None, "flagship")]
     assert {(case.technique, case.backend, case.tile) for case in further} == {
         ("producer_consumer", "triton", Tile(128, 64, 1, 8)),
         ("tma_store", "triton", Tile(64, 128, 1, 4)),
+        ("tma_store", "gluon", Tile(128, 128, 3, 8)),
+        ("thread_rescale", "gluon", Tile(128, 64, 2, 8)),
+        ("thread_rescale", "gluon", Tile(128, 128, 2, 8)),
     }
-    causal = [case.problem.seq_q for case in further if case.problem.causal]
-    assert causal == [512, 1024, 2048, 4096, 8192, 16_384]
-    assert {case.problem.head_dim for case in further if case.technique == "producer_consumer"} == {256}
-    stored = [case.problem for case in further if case.technique == "tma_store"]
+    with_roles = [case.problem for case in further if case.technique == "producer_consumer"]
+    assert [problem.seq_q for problem in with_roles if problem.causal] == [512, 1024, 2048, 4096, 8192, 16_384]
+    assert {problem.head_dim for problem in with_roles} == {256}
+    stored = [case.problem for case in further if (case.technique, case.backend) == ("tma_store", "triton")]
     assert {(problem.head_dim, problem.causal) for problem in stored} == {(128, False)}
     assert [problem.seq_q for problem in stored] == [512, 1024, 2048, 4096]
+    by_thread = [case.problem for case in further if case.technique == "thread_rescale"]
+    assert {problem.head_dim for problem in by_thread} == {128, 256}
+    assert [problem.slug for problem in PROBLEMS if problem.head_dim > 64 and problem not in by_thread] == [
+        "b32-h16-n512-d128-bf16-causal",
+        "b32-h8-n512-d256-bf16-causal",
+        "b16-h16-n1024-d128-bf16-causal",
+    ]
 
 
 @pytest.mark.slow

@@ -367,4 +367,14 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         shows="between_products<Rescale>",
     ),
+    Technique(
+        "thread_rescale",
+        "hopper",
+        "each thread decides by itself whether it rescales its part of O, without a vote",
+        builds_on=("flagship",),
+        mma="wgmma",
+        limits=FLAGSHIP_LIMITS,
+        general=True,
+        shows="WhenOwnOutgrown",
+    ),
 )
