@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
@@ -132,10 +133,11 @@ class Site:
         """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken,
         and those that are unknown.
 
-        Processes are forked, so that they share the rows and the compiled templates.
+        Processes are forked, so that they share the rows, the compiled templates and the library that draws.
         """
         for name in self._environment.list_templates(extensions=["html"]):
             self._environment.get_template(name)
+        import_module("seaborn")
         global _write
         _write = partial(self.write, folder)
         workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self.pages))

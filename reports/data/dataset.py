@@ -49,9 +49,12 @@ class Row(Mapping[str, Any]):
         self.columns = columns
 
     def __getattr__(self, name: str) -> Any:
-        if name not in NAMES:
-            raise AttributeError(name)
-        return self.columns.get(name)
+        try:
+            return self.columns[name]
+        except KeyError:
+            if name in NAMES:
+                return None
+        raise AttributeError(name)
 
     def __getitem__(self, name: str) -> Any:
         value = self._field(name)
@@ -64,6 +67,9 @@ class Row(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True  # without a count of its fields
 
     def __hash__(self) -> int:
         return id(self)

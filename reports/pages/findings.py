@@ -33,7 +33,7 @@ from harness.catalog.entries import Tile
 from harness.catalog.techniques import RELEASES
 from harness.expressibility import matrix, verdicts
 from harness.rows import reading
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import cell_title, label, short_gpu, short_title
 from reports.facts import versions
 from reports.facts.timelines import Span
@@ -146,16 +146,12 @@ class _Facts:
                         self.proofs.setdefault(shown.proof.name, {})[version] = shown
         self.beside = {one.backend: one for one in versions.beside(data, TIMED)}
         self.overlap = overlap([*inspected, *data.newest], data.hashes)
+        gates = (row for row in data.newest if row.kind == "gate" and row.technique == GATED[1])
+        self.gates = grouped(gates, lambda row: (row.experiment, row.backend, row.problem, row.tile))
 
     def gated(self, backend: str, tile: str, problem: str = GATED[2], experiment: str = GATED[0]) -> str:
         """What the gates of this checkout's kernel say of its output."""
-        rows = [
-            row
-            for row in self.data.newest
-            if (row.kind, row.experiment, row.technique) == ("gate", experiment, GATED[1])
-            and (row.backend, row.problem, row.tile) == (backend, problem, tile)
-            and self.is_current(row)
-        ]
+        rows = filter(self.is_current, self.gates.get((experiment, backend, problem, tile), []))
         return " and ".join(sorted({_said(row) for row in rows})) or NOT_MEASURED
 
     def failed(self, backend: str) -> str:

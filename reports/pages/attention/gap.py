@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -106,11 +106,11 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     }
 
 
-def timed_together(data: Dataset, one: Ledger) -> Iterator[Row]:
+def timed_together(timed: Iterable[Row], one: Ledger) -> Iterator[Row]:
     """The rows of a way's kernels, in the groups that timed every kernel of its sum."""
     programs = {row["program"] for row in one.rows.values()}
     whole = {one.rows[kernel]["program"] for kernel in one.whole}
-    here = [row for row in data.rows if row.kind == "timing" and row.usable and row.program in programs]
+    here = [row for row in timed if row.program in programs]
     for rows in grouped(here, lambda row: (row.experiment, row.assembler, row.environment, row.group)).values():
         if whole and whole <= {row.program for row in rows}:
             yield from rows
@@ -131,4 +131,5 @@ def download(data: Dataset, ways: Sequence[dict[str, Any]]) -> downloads.Downloa
         for one in ways
         for line, share in one["lines"]
     ]
-    return downloads.Download(NAME, lines, [row for one in ways for row in timed_together(data, one["ledger"])])
+    timed = [row for row in data.rows if row.kind == "timing" and row.usable]
+    return downloads.Download(NAME, lines, [row for one in ways for row in timed_together(timed, one["ledger"])])
