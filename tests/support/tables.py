@@ -8,11 +8,13 @@ from typing import Any
 from harness.rows.frame import table
 
 
-def tables(rows: Iterable[Mapping[str, Any]], hashes: Mapping[tuple[str, str], str]) -> list[Any]:
-    """Those of timing, gate and code. `hashes`: (technique, backend) -> hash of the sources that are current."""
+def tables(
+    rows: Iterable[Mapping[str, Any]], hashes: Mapping[tuple[str, str], str], kinds: Iterable[str] = ("timing", "gate")
+) -> list[Any]:
+    """One a kind. `hashes`: (technique, backend) -> hash of the sources that are current."""
     rows = list(rows)
     found = []
-    for kind in ("timing", "gate", "code"):
+    for kind in kinds:
         made = table(kind, rows)
         programs = zip(made.technique, made.backend, made.source_sha256, strict=True)
         made["current"] = [not isinstance(name, str) or hashes.get((name, by)) == sha for name, by, sha in programs]

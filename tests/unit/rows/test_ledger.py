@@ -21,12 +21,13 @@ from tests.support.tables import tables
 
 pytestmark = pytest.mark.slow
 
+KINDS = ("timing", "gate", "code")
 D64 = Problem.square(4, 32, 4096, 64)
 PROBLEMS = [Problem.square(4, 2048 // head_dim, 4096, head_dim, causal=causal) for head_dim, causal in made.SAME]
 
 
 def of(rows: list[made.Row]) -> Ledger:
-    timing, gate, code = tables(rows, made.hashes())
+    timing, gate, code = tables(rows, made.hashes(), KINDS)
     (found,) = ledger.ledgers(timing, code, gate)
     return found
 
@@ -198,7 +199,7 @@ def test_each_board_has_a_ledger_of_its_own(found: Ledger) -> None:
 
 
 def test_without_rows_there_is_no_ledger() -> None:
-    timing, _, code = tables([], made.hashes())
+    timing, _, code = tables([], made.hashes(), KINDS)
     assert ledger.ledgers(timing, code) == []
     assert ledger.percent(math.log(1.25)) == pytest.approx(25)
 

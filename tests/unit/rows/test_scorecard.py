@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def entries(rows: list[Row]) -> dict[str, Any]:
     """The entries of experiments that these rows are of."""
-    card = scorecard.scorecard(*tables(rows, synthetic.hashes())[:2])
+    card = scorecard.scorecard(*tables(rows, synthetic.hashes()))
     here = {row.get("experiment") for row in rows}
     return {entry["name"]: entry for entry in card["entries"] if entry["experiment"] in here}
 
@@ -180,7 +180,7 @@ def test_no_ratio_across_instruction_classes() -> None:
 def test_gpus_do_not_mix() -> None:
     other = {**synthetic.ENVIRONMENT, "id": "f" * 12, "details": {"gpu": {"name": "NVIDIA A100"}}}
     moved = [row | {"environment": "f" * 12} if row.get("backend") == "sdpa_flash" else row for row in synthetic.rows()]
-    card = scorecard.scorecard(*tables([other, *moved], synthetic.hashes())[:2])
+    card = scorecard.scorecard(*tables([other, *moved], synthetic.hashes()))
     of_h200 = next(e for e in card["entries"] if (e["gpu"], e["name"]) == ("NVIDIA H200", "cuda_over_fa2"))
     assert of_h200["status"] == "incomplete"
     assert "sdpa_flash: no row" in of_h200["reason"]
@@ -305,7 +305,7 @@ def grid_rows(rivals: dict[str, float] = RIVALS, **fields: Any) -> list[Row]:
 def grid_entries(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(reading, "is_reference_tile", lambda row: True)
     hashes = {(name, backend): "now" for name in ("wgmma", "flagship") for backend in ("cuda", "triton")}
-    return {entry["name"]: entry for entry in scorecard.scorecard(*tables(rows, hashes)[:2])["entries"]}
+    return {entry["name"]: entry for entry in scorecard.scorecard(*tables(rows, hashes))["entries"]}
 
 
 def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
@@ -484,7 +484,7 @@ def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatc
 
 
 def of_the_gap(rows: list[Row]) -> dict[str, Any]:
-    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes())[:2])["entries"]
+    card = scorecard.scorecard(*tables(rows, ledger_rows.hashes()))["entries"]
     (entry,) = (one for one in card if one["name"] == scorecard.GAP_EXPLAINED)
     return dict(entry)
 
