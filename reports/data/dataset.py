@@ -585,10 +585,15 @@ def _place(row: Row) -> tuple[Any, ...]:
     return row.experiment, row.problem, row.technique, row.backend
 
 
+CELL = (
+    *("kind", "experiment", "problem", "technique", "backend", "source_sha256"),
+    *("mode", "tool", "roof", "kernel", "tile", "on", "arch"),
+)
+
+
 def _cell_of(row: Row) -> tuple[Any, ...]:
     """What makes two rows the same measurement."""
-    about = (row.get("mode"), row.get("tool"), row.get("roof"), row.kernel, row.tile, row.on, row.arch)
-    return (row.kind, *_place(row), row.source_sha256, *about)
+    return tuple(map(row.columns.get, CELL))
 
 
 def _commit(run: Row) -> str:
