@@ -203,7 +203,7 @@ def write(path: Path, rows: Iterable[Row]) -> Path:
     """The rows as a file, compressed where its name ends so. Their kinds may have short names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(results.spelled_out(row)) + "\n" for row in rows).encode()
-    path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
+    path.write_bytes(lzma.compress(text, preset=0) if path.suffix == ".xz" else text)
     return path
 
 

@@ -36,18 +36,6 @@ def test_a_slug_names_a_problem() -> None:
     assert forward != problem
 
 
-@pytest.mark.parametrize(
-    ("slug", "words"),
-    [
-        ("attention_backward-b4-h16", "it has no length"),
-        ("attention_backward-b4-h16-n64-d64-fp8-full", "its dtype is 'fp8'"),
-    ],
-)
-def test_a_slug_that_is_none_is_refused_with_what_is_wrong(slug: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        operators.parse(slug)
-
-
 def test_five_products_are_counted() -> None:
     full, causal = (Problem.square(4, 16, 4096, 128, causal=causal) for causal in (False, True))
     assert full.flops == 5 * 2 * 4 * 16 * 4096 * 4096 * 128 == 2 * causal.flops

@@ -36,11 +36,23 @@ def test_a_problem_says_the_operator_of_a_name() -> None:
     assert Case("x", "attention/scalar", "cuda", problem, None).technique == "scalar"
 
 
+SLUGS = {
+    "b4-h16": "expected a slug such as b4-h16-n4096-d128-bf16-causal",
+    "attention_backward-b4-h16": "it has no length",
+    "attention_backward-b4-h16-n64-d64-fp8-full": "its dtype is 'fp8'",
+    "gemm-m16-n16-k16": "expected a slug such as gemm-m4096-n4096-k4096-bf16",
+    "gemm-m16-n16-k12-bf16": "problem.k: got 12, expected a multiple of 8",
+    "gemm-m0-n16-k16-bf16": "problem.m: got 0, expected a positive integer",
+    "gemm-m16-n16-k16-g9-bf16": "problem.groups: got 9, expected at most half of m = 16",
+    "gemm-m16-n16-k16-g2-bf16-bias": "problem.epilogue: got 'bias', expected plain for groups",
+}
+
+
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
+        *((lambda slug=slug: operators.parse(slug), ValueError, words) for slug, words in SLUGS.items()),
         (lambda: operators.get("gem"), KeyError, "operator: got 'gem', expected one of attention"),
-        (lambda: operators.parse("b4-h16"), ValueError, "expected a slug such as b4-h16-n4096-d128-bf16-causal"),
         (lambda: operators.parse("b4-h16", "gem"), KeyError, "operator: got 'gem'"),
         (lambda: techniques.get("attention/absent"), KeyError, "technique: got 'attention/absent', expected one of"),
         (

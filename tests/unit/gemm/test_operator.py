@@ -21,7 +21,6 @@ from harness.catalog.entries import Tile
 from harness.inspection.single_launch import DeviceTensor
 from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.shapes import SHAPES
-from tests.conftest import CHECKOUT
 
 GEMM = operators.get("gemm")
 RUNGS = GEMM.techniques
@@ -40,21 +39,6 @@ RUNGS = GEMM.techniques
 def test_a_slug_names_a_problem(slug: str) -> None:
     assert operators.parse(slug).slug == slug
     assert Problem.from_dict(Problem.parse(slug).to_dict()).slug == slug
-
-
-@pytest.mark.parametrize(
-    ("slug", "words"),
-    [
-        ("gemm-m16-n16-k16", "expected a slug such as gemm-m4096-n4096-k4096-bf16"),
-        ("gemm-m16-n16-k12-bf16", "problem.k: got 12, expected a multiple of 8"),
-        ("gemm-m0-n16-k16-bf16", "problem.m: got 0, expected a positive integer"),
-        ("gemm-m16-n16-k16-g9-bf16", "problem.groups: got 9, expected at most half of m = 16"),
-        ("gemm-m16-n16-k16-g2-bf16-bias", "problem.epilogue: got 'bias', expected plain for groups"),
-    ],
-)
-def test_a_slug_that_is_none_is_refused_with_what_is_wrong(slug: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        operators.parse(slug)
 
 
 @pytest.mark.parametrize("size", [1024, 2048, 3072, 4096, 8192])
@@ -250,15 +234,6 @@ def test_its_ladder_is_not_that_of_attention() -> None:
         parent = techniques.parent(technique)
         assert parent is None or where[technique.name] & where[parent.name], f"{technique.name} without its parent"
     assert experiments.load("ladder").problems[0].operator == "attention"
-
-
-def test_notes_predict_and_type_no_numbers() -> None:
-    for technique in GEMM.techniques:
-        text = (CHECKOUT / "reports" / "notes" / "gemm" / f"{technique.name}.md").read_text()
-        assert re.findall(r"^### (\w+)", text, flags=re.MULTILINE)[:3] == ["Prediction", "Outcome", "Explanation"]
-        typed = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
-        typed = re.sub(r"\d+(?: × \d+){1,2}", "", typed)  # a shape
-        assert not re.search(r"\d\s*(?:TFLOPS|%|×|x\b|ms\b|us\b|µs\b)", typed), technique.name
 
 
 SLUGS = ("gemm-m64-n64-k64-bf16", "gemm-m1-n8-k8-fp16-gelu", "gemm-m64-n8-k8-g4-bf16")

@@ -70,54 +70,61 @@ def found(events: list[Event]) -> dict[str, cupti.Finding]:
     return {finding.fault: finding for finding in observation.findings}
 
 
-def honest(trace: Trace, number: int) -> None:
-    trace.launch("attention", 100)
+def works(*launches: tuple[Any, ...], waits: str = "") -> Callable[[Trace, int], None]:
+    """A call that launches these, then calls a function of CUDA's that may wait."""
+
+    def call(trace: Trace, number: int) -> None:
+        for one in launches:
+            trace.launch(*one)
+        if waits:
+            trace.wait(waits)
+
+    return call
 
 
-def test_an_honest_call_is_timed_and_nothing_is_found() -> None:
-    (observation,) = cupti.judge(traced(honest), FRESH).values()
-    assert observation.findings == []
-    assert observation.samples_ms == pytest.approx([0.1] * ROUNDS)
+WORK = ("attention", 100)
+honest = works(WORK)
 
 
-def test_a_call_of_two_kernels_lasts_from_the_first_to_the_last() -> None:
-    def two(trace: Trace, number: int) -> None:
-        trace.launch("scores", 60)
-        trace.launch("output", 40, kind="gpu_memcpy")
-
-    (observation,) = cupti.judge(traced(two), FRESH).values()
-    assert observation.findings == []
-    assert observation.samples_ms == pytest.approx([0.1] * ROUNDS)
+def keeps(*launches: tuple[Any, ...]) -> Callable[[Trace, int], None]:
+    """The call works where the inputs changed, and else does nothing, or copies what it kept."""
+    return lambda trace, number: (honest if number in FRESH else works(*launches))(trace, number)
 
 
-def test_work_on_another_stream_is_found() -> None:
-    """Joined before the call returns, as an honest call may do: it is named, and no more."""
+WAITING = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuCtxSynchronize", "cudaMemcpy")
+NOT_WAITING = ("cudaEventRecord", "cudaMemcpyAsync", "cuLaunchKernel", "cudaStreamWaitEvent")
+ASIDE = {"other_stream": ("half on stream 13", ROUNDS)}
+FAULTS: dict[str, tuple[Callable[[Trace, int], None], dict[str, tuple[str, int]]]] = {
+    "none": (honest, {}),
+    "none of two kernels": (works(("scores", 60), ("output", 40, STREAM, "gpu_memcpy")), {}),
+    "joined before the call returns, as an honest one may do": (works(WORK, ("half", 20, 13)), ASIDE),
+    "left after the call": (works(("attention", 10), ("half", 500, 13)), ASIDE | {"left_after": ("half", ROUNDS)}),
+    "results kept": (keeps(), {"kept_results": ("without attention", 2)}),
+    "results kept and copied": (keeps(("copy", 5)), {"kept_results": ("without attention", 2)}),
+    "no work": (works(), {"no_work": ("nothing", ROUNDS)}),
+    **{name: (works(WORK, waits=name), {"synchronizes": (name, ROUNDS)}) for name in WAITING},
+    **{name: (works(WORK, waits=name), {}) for name in NOT_WAITING},
+}
+"""What keeps work out of the timed interval -> the call, and fault -> example and number of calls."""
 
-    def aside(trace: Trace, number: int) -> None:
-        trace.launch("attention", 100)
-        trace.launch("half", 20, stream=13)
 
-    assert set(found(traced(aside))) == {"other_stream"}
-    assert found(traced(aside))["other_stream"].text == (
-        "work on another stream than the timed one: half on stream 13 (in 4 calls)"
-    )
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_found_and_named(name: str) -> None:
+    call, faults = FAULTS[name]
+    (observation,) = cupti.judge(traced(call), FRESH).values()
+    assert {one.fault: (one.example, one.calls) for one in observation.findings} == faults
+    if not faults:
+        assert observation.samples_ms == pytest.approx([0.1] * ROUNDS), "from the first kernel to the last"
 
 
-def test_work_left_after_the_call_is_found() -> None:
-    def left(trace: Trace, number: int) -> None:
-        trace.launch("attention", 10)
-        trace.launch("the rest", 500, stream=13)
-
-    assert set(found(traced(left))) == {"other_stream", "left_after"}
+def test_a_finding_is_a_sentence() -> None:
+    (finding,) = found(traced(works(WORK, ("half", 20, 13)))).values()
+    assert finding.text == "work on another stream than the timed one: half on stream 13 (in 4 calls)"
 
 
 def test_work_begun_before_the_call_is_found() -> None:
-    def prefetch(trace: Trace) -> None:
-        trace.launch("half", 60)
-
-    finding = found(traced(honest, between=prefetch))
-    assert set(finding) == {"begun_before"}
-    assert (finding["begun_before"].example, finding["begun_before"].calls) == ("half", ROUNDS)
+    (finding,) = found(traced(honest, between=lambda trace: works(("half", 60))(trace, 0))).values()
+    assert (finding.fault, finding.example, finding.calls) == ("begun_before", "half", ROUNDS)
 
 
 def test_work_whose_launch_was_not_seen_is_found_where_it_overlaps() -> None:
@@ -125,45 +132,6 @@ def test_work_whose_launch_was_not_seen_is_found_where_it_overlaps() -> None:
     own = next(event for event in events if event["name"] == "attention")
     events.append({**own, "name": "from before", "args": {"stream": 21, "correlation": 999}})
     assert set(found(events)) == {"begun_before"}
-
-
-@pytest.mark.parametrize("second", [None, "copy"])
-def test_results_kept_between_calls_are_found(second: str | None) -> None:
-    """The call works where the inputs changed, and else does nothing, or copies what it kept."""
-
-    def kept(trace: Trace, number: int) -> None:
-        if number in FRESH:
-            trace.launch("attention", 100)
-        elif second:
-            trace.launch(second, 5)
-
-    finding = found(traced(kept))
-    assert set(finding) == {"kept_results"}
-    assert (finding["kept_results"].example, finding["kept_results"].calls) == ("without attention", 2)
-
-
-@pytest.mark.parametrize("name", ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cuCtxSynchronize", "cudaMemcpy"])
-def test_a_call_that_waits_is_found(name: str) -> None:
-    def waits(trace: Trace, number: int) -> None:
-        trace.launch("attention", 100)
-        trace.wait(name)
-
-    finding = found(traced(waits))
-    assert set(finding) == {"synchronizes"}
-    assert finding["synchronizes"].example == name
-
-
-@pytest.mark.parametrize("name", ["cudaEventRecord", "cudaMemcpyAsync", "cuLaunchKernel", "cudaStreamWaitEvent"])
-def test_a_call_that_does_not_wait_is_not(name: str) -> None:
-    def records(trace: Trace, number: int) -> None:
-        trace.launch("attention", 100)
-        trace.wait(name)
-
-    assert found(traced(records)) == {}
-
-
-def test_a_call_that_does_nothing_is_found() -> None:
-    assert set(found(traced(lambda trace, number: None))) == {"no_work"}
 
 
 def test_several_labels_are_told_apart() -> None:

@@ -78,10 +78,12 @@ def only(new: list[Row]) -> compare.Verdict:
     return found[0]
 
 
-def main(tmp_path: Path, new: list[Row], **options: Any) -> tuple[int, str]:
+def main(
+    tmp_path: Path, new: list[Row], before: list[Row] | None = None, records: list[Row] = RECORDS, **options: Any
+) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=220)
-    paths = write(tmp_path / "base", base()), write(tmp_path / "new", new)
-    write_recorded(tmp_path / "recorded", RECORDS)
+    paths = write(tmp_path / "base", base() if before is None else before), write(tmp_path / "new", new)
+    write_recorded(tmp_path / "recorded", records)
     code = compare.main(*paths, tmp_path / "recorded", console=console, **options)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -223,11 +225,8 @@ def test_without_records_a_change_is_not_called() -> None:
 
 def test_where_nothing_can_be_judged_the_exit_code_is_no_success(tmp_path: Path) -> None:
     """Of a GPU without recorded replicates no noise is known, and a kernel twice as slow would pass."""
-    console = Console(file=io.StringIO(), width=220)
-    paths = write(tmp_path / "base", base()), write(tmp_path / "new", machine(again(), 2.0))
-    (tmp_path / "recorded").mkdir()
-    assert compare.main(*paths, tmp_path / "recorded", console=console) == 2
-    said = console.file.getvalue()  # type: ignore[attr-defined]
+    code, said = main(tmp_path, machine(again(), 2.0), records=[])
+    assert code == 2
     assert "nothing was judged: `twinkernels run EXPERIMENT --replicates 3`" in said
 
 
@@ -324,18 +323,15 @@ def test_folders_are_all_their_files(tmp_path: Path) -> None:
 
 
 def test_a_file_without_rows_is_told_as_such(tmp_path: Path) -> None:
-    paths = write(tmp_path / "empty", []), write(tmp_path / "new", base())
-    for name, base_path, new_path in (("BASE", *paths), ("NEW", *paths[::-1])):
-        console = Console(file=io.StringIO(), width=220)
-        assert compare.main(base_path, new_path, tmp_path / "none", console=console) == 2
-        assert f"{name} holds no rows" in console.file.getvalue()  # type: ignore[attr-defined]
+    for name, before, new in (("BASE", [], base()), ("NEW", base(), [])):
+        code, said = main(tmp_path, new, before, [])
+        assert (code, f"{name} holds no rows" in said) == (2, True)
 
 
 def test_files_without_a_timing_are_told_as_such(tmp_path: Path) -> None:
     """Of `check`, on a machine without a GPU."""
-    gates, console = write(tmp_path / "gates", [row for row in base() if row["kind"] == "environment"]), io.StringIO()
-    assert compare.main(gates, gates, tmp_path / "none", console=Console(file=console)) == 0
-    assert console.getvalue() == "no case is timed in either\n"
+    gates = [row for row in base() if row["kind"] == "environment"]
+    assert main(tmp_path, gates, gates, []) == (0, "no case is timed in either\n")
     with pytest.raises(compare.Refused, match="hold no timing: expected rows of `twinkernels run` or `bench`"):
         compared(base()[:1], again()[:1], [])
 

@@ -9,6 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,7 @@ def drop(name: str) -> Callable[[Row], None]:
     return lambda row: row.pop(name)
 
 
-FIELDS = {name: list(row) for name, row in ROWS.items()}
-NOT_OF_THE_TYPE = [
-    (kind, name, value) for kind in ROWS for name in FIELDS[kind] for value in (None, [], {}, "", -1, True)
-]
+OTHERS = (None, [], {}, "", -1, True)
 """Whatever the field, at most one of these is right: an empty list, object or text where there is nothing to say."""
 HOLLOW = {
     ("timing", "order", "[]"),
@@ -239,14 +237,15 @@ def test_a_hostile_row_is_refused_with_file_line_and_field_and_nothing_is_writte
     assert [each.name for each in tmp_path.rglob("*")] == ["run.jsonl"]
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), NOT_OF_THE_TYPE)
-def test_no_field_takes_a_value_of_another_type(kind: str, field: str, value: Any) -> None:
-    row = ROWS[kind] | {field: value}
-    if (kind, field, repr(value)) in HOLLOW:
-        schema.check(row)
-    else:
-        with pytest.raises(ValueError, match=field):
+@pytest.mark.parametrize("kind", ROWS)
+def test_no_field_takes_a_value_of_another_type(kind: str) -> None:
+    for field, value in product(ROWS[kind], OTHERS):
+        row = ROWS[kind] | {field: value}
+        if (kind, field, repr(value)) in HOLLOW:
             schema.check(row)
+        else:
+            with pytest.raises(ValueError, match=field):
+                pytest.fail(f"{field} takes {value!r}: {schema.check(row)}")
 
 
 @pytest.mark.parametrize(
