@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -15,7 +14,21 @@ from harness.catalog.techniques import SERIES
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Row
 from reports.data.names import label, short_title
-from reports.draw.style import COLORS, GREY, INK, MARKERS, PAPER, WIDTH, new_axes, to_svg
+from reports.draw.style import (
+    BEHIND,
+    COLORS,
+    GREY,
+    GRID,
+    INK,
+    MARKERS,
+    MUTED,
+    PAPER,
+    TICK,
+    canvas,
+    to_svg,
+    width_of,
+    write,
+)
 from reports.facts import steps
 from reports.facts.steps import Step
 
@@ -23,14 +36,15 @@ NAMES = {"triton": "Triton, mma.sync", "triton_native": "core Triton"}
 """The two series of core Triton, where both are shown."""
 DROPPED = "hint dropped: only the tile"
 """Instead of a gain, where the compiler ignored what the source asks."""
-GREY_WORDS, RING_WORDS = "grey: the tile", "ring: at its best tile"
+TICK_WORDS, GREY_WORDS, RING_WORDS = "tick: the parent", "grey: the tile", "ring: at its best tile"
 WORDS = {
+    TICK_WORDS: "A tick is the parent’s speed.",
     GREY_WORDS: "Grey: what the tile alone changes, or below the line where nobody timed that.",
     RING_WORDS: "A ring is the technique at its best tile.",
 }
 """What the legend of a technique's figure says where it applies -> what a page adds."""
-TEXT = 24
-"""Letters in a line of the column of a technique's figure."""
+WIDE, MARGIN, ROW = 400, 8, 18
+"""Pixels of a technique's figure, which a page scales to its column, and of a line of it."""
 
 
 def drawn_as(row: Row) -> str:
@@ -59,7 +73,7 @@ class StepLine:
 def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> str | None:
     """From the parent's TFLOPS (a tick) to the technique's (a mark) at their reference tiles, what the tile did by
     itself in grey, and the technique at its best tile (a ring); None when nothing was measured. A heading for each
-    problem, below it a row for each language, with what is said of it in a column."""
+    problem, below it a bar for each language, with what is said of it above."""
     lines = []
     for problem in problems:
         for backend in SERIES:
@@ -70,40 +84,47 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
                 lines.append(StepLine(short_title(problem), drawn_as(row), found, best))
     if not lines:
         return None
-    labels: list[tuple[float, str, str]] = []
-    figure_rows = 0
-    texts = [fill(_step_text(line), TEXT) for line in lines]
-    for place, (line, text) in enumerate(zip(lines, texts, strict=True)):
-        if place == 0 or line.problem != lines[place - 1].problem:
-            labels.append((figure_rows, line.problem, ""))
-            figure_rows += 1
-        high = 1 + text.count("\n")
-        labels.append((figure_rows + (high - 1) / 2, NAMES.get(line.series) or label(line.series), line.series))
-        figure_rows += high
-    figure, axes = new_axes(WIDTH, 0.6 + 0.21 * figure_rows)
-    heights = (height for height, _, series in labels if series)
-    for height, line, text in zip(heights, lines, texts, strict=True):
-        _draw_step(axes, line, height)
-        at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(text, (1, height), xytext=(6, -0.5), va="center", size=9, **at)
-    axes.set_yticks([height for height, *_ in labels], [text for _, text, _ in labels], size=9)
-    for tick, (*_, series) in zip(axes.get_yticklabels(), labels, strict=True):
-        tick.set(color=COLORS.get(series, INK), weight="normal" if series else "bold")
-    legend = [
-        *(["tick: the parent"] if any(line.step.before for line in lines) else []),
-        *([GREY_WORDS] if any(line.step.kind in ("tile", "dropped", "both") for line in lines) else []),
-        *([RING_WORDS] if any(line.best for line in lines) else []),
-    ]
-    ticks = MaxNLocator(5).tick_values(0, max(filter(None, (value for line in lines for value in _ends(line)))))
-    axes.set(
-        xlim=(0, ticks[-1]),
-        xticks=ticks,
-        ylim=(figure_rows - 0.5, -0.5),
-        xlabel="; ".join(("TFLOPS", *legend)),
-        ylabel="",
-    )
-    axes.grid(visible=False, axis="y")
-    return to_svg(figure, f"step {technique.name}")
+    legend = [word for word in WORDS if _is_asked(word, lines)]
+    places: list[tuple[float, StepLine]] = []  # of the bars
+    heads: list[tuple[float, str, str, str]] = []  # of the words above them: what is at the left, its series, the right
+    y = 0.0
+    for before, line in zip([None, *lines], lines, strict=False):
+        if before is None or line.problem != before.problem:
+            heads.append((y + ROW, line.problem, "", ""))
+            y += 2 * ROW
+        name, told = NAMES.get(line.series) or label(line.series), _step_text(line)
+        fits = width_of(name, TICK) + width_of(told, TICK) < WIDE - 3 * MARGIN
+        heads.append((y + 8, name, line.series, told if fits else ""))
+        if not fits:
+            y += ROW
+            heads.append((y + 8, "", "", told))
+        places.append((y + 24, line))
+        y += 2 * ROW
+    height = round(y) + 3 * ROW
+    most = 1.1 * max(filter(None, (value for line in lines for value in _ends(line))))
+    figure, axes = canvas(WIDE, height, MARGIN, MARGIN, 0, 0)
+    axes.set(xlim=(0, most), ylim=(height, 0))
+    for tick in MaxNLocator(5).tick_values(0, most):
+        if tick <= most:
+            axes.plot([tick, tick], [2 * ROW, y], color=GRID, lw=1, zorder=0)
+            write(axes, f"{tick:g}", (tick, y + 10), size=TICK, color=MUTED, ha="center")
+    for place, left, series, right in heads:
+        style: dict[str, Any] = {"size": TICK, "bbox": BEHIND}
+        write(axes, left, (0, place), color=COLORS.get(series, INK), weight="normal" if series else "bold", **style)
+        if right:
+            write(axes, right, (most, place), ha="right", **style)
+    for place, line in places:
+        _draw_step(axes, line, place)
+    for number, words in enumerate((["TFLOPS", *legend[:1]], legend[1:])):
+        write(axes, "; ".join(words), (most / 2, y + 28 + 16 * number), size=TICK, color=MUTED, ha="center")
+    return to_svg(figure, f"step {technique.name}", css="step")
+
+
+def _is_asked(word: str, lines: Sequence[StepLine]) -> bool:
+    """Whether the legend needs it."""
+    if word == GREY_WORDS:
+        return any(line.step.kind in ("tile", "dropped", "both") for line in lines)
+    return any(line.best if word == RING_WORDS else line.step.before for line in lines)
 
 
 def _ends(line: StepLine) -> tuple[float | None, ...]:
@@ -118,8 +139,8 @@ def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
         tile_ends = step.between or (value if step.kind in ("tile", "dropped", "both") else before)
         if tile_ends != before:
             half = step.kind == "both" and not step.between
-            low, wide, thick = min(before, tile_ends), abs(tile_ends - before), 0.18 if half else 0.3
-            axes.barh(row + (0.14 if half else 0), wide, thick, left=low, **GREY)
+            low, wide, thick = min(before, tile_ends), abs(tile_ends - before), 4 if half else 7
+            axes.barh(row + (3 if half else 0), wide, thick, left=low, **GREY)
         if step.kind not in ("tile", "dropped"):
             start = step.between or before
             axes.plot([start, value], [row, row], color=color, lw=2, ls=":" if step.kind == "same" else "-")
@@ -142,7 +163,7 @@ def _step_text(line: StepLine) -> str:
 
 
 def _speed(tflops: float | None) -> str:
-    return f"{tflops:.{0 if tflops >= 100 else 1}f}" if tflops else ""
+    return f"{tflops:.{0 if tflops >= 100 else 1 if tflops >= 10 else 2}f}" if tflops else ""
 
 
 def _gain_text(step: Step) -> str:

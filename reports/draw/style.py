@@ -92,6 +92,8 @@ def canvas(width: int, height: int, left: int, right: int, top: int, bottom: int
 
 TICK, LABEL, HEAD = 12, 13, 14
 """Sizes of type in pixels."""
+BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
+"""Of a text that no line goes through."""
 
 
 def width_of(text: str, size: float = LABEL, bold: bool = False) -> float:

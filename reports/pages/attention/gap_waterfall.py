@@ -11,7 +11,22 @@ from matplotlib.axes import Axes
 from harness.operators.attention.gap import CAUSES
 from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
-from reports.draw.style import AUTO, COLORS, GRID, INK, LIBRARY, MUTED, PAPER, RULE, TICK, TILE, canvas, to_svg, write
+from reports.draw.style import (
+    AUTO,
+    BEHIND,
+    COLORS,
+    GRID,
+    INK,
+    LIBRARY,
+    MUTED,
+    PAPER,
+    RULE,
+    TICK,
+    TILE,
+    canvas,
+    to_svg,
+    write,
+)
 from reports.pages.attention.ledger import is_small, minus
 
 WIDE, NARROW = 900, 358
@@ -30,7 +45,6 @@ IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEPS, TICKS = (1, 2, 5, 10, 20, 50), 7
 """Percent between the lines of the axis, of which there are at most so many: the finest step that gives no more."""
-BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
 
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:

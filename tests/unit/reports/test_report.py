@@ -278,7 +278,7 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
     assert 'class="gi"' in text  # an added line of a diff
     assert '<pre class="code excerpt">' in text
     assert "Lines with a bar are new" in text
-    assert "What it buys</h2>" in pages["technique/scalar.html"]
+    assert "How fast it is</h2>" in pages["technique/scalar.html"]
     for arch in techniques.LADDERS["ampere"].archs:
         assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
     for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
