@@ -48,11 +48,11 @@ def check(
     being imported to be checked.
     """
     from harness.cli.measuring import ON_A_CPU
-    from harness.cli.options import load_experiment
+    from harness.cli.options import gpu_is_here, load_experiment
     from harness.cli.output import one_off_file
     from harness.measure import effort, own, runner
 
-    place = on or ("gpu" if _has_gpu() else "cpu")
+    place = on or ("gpu" if gpu_is_here() else "cpu")
     if place not in ("gpu", "cpu"):
         raise ValueError(f"on: got {on!r}, expected gpu or cpu")
     chosen, named = _chosen(kernels, tile, peers=()), _problems(problems)
@@ -186,14 +186,10 @@ def _operator(chosen: Chosen, problems: Sequence[Problem], name: str | None) -> 
     return operators.get(next(iter(found), operators.FIRST))
 
 
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def _require_gpu(what: str) -> None:
-    if not _has_gpu():
+    from harness.cli.options import gpu_is_here
+
+    if not gpu_is_here():
         raise RuntimeError(
             f"{what} needs a GPU: torch sees none; `twinkernels doctor` says what is missing, and check(on='cpu') "
             "needs none"

@@ -15,10 +15,9 @@ from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
-from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness import operators
@@ -169,7 +168,6 @@ class Site:
         return page.path, list(self.claims.broken), list(self.claims.unknown)
 
     def _all_pages(self) -> Iterator[Page]:
-        """In the order in which they are made."""
         every = [data for rows in self.rows.values() for data in rows.fresh_first]
         for name, rows in self.rows.items():
             if module := common.of_operator(name):
@@ -225,20 +223,10 @@ def section(page: str) -> str:
     return page if page in MENU else next((to for start, to in SECTIONS.items() if page.startswith(start)), "data.html")
 
 
-class _Compiled(BytecodeCache):
-    """Templates compiled once in a process, whatever environments they are rendered in."""
-
-    code: ClassVar[dict[tuple[str, str], Any]] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self.code.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.code[bucket.key, bucket.checksum] = bucket.code
-
-
 def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> Environment:
     """Renders the templates. `recorded_on`: what the foot of a page tells of the rows."""
+    compiled = sources.CACHE / "templates"
+    compiled.mkdir(parents=True, exist_ok=True)
     made = Environment(
         loader=FileSystemLoader(ROOT / "templates"),
         autoescape=True,
@@ -246,7 +234,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         finalize=lambda value: text.plain(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=_Compiled(),
+        bytecode_cache=FileSystemBytecodeCache(str(compiled)),
     )
     style = (ROOT / "templates" / "style.css").read_text() + listing.style()
     made.globals |= {

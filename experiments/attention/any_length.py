@@ -10,13 +10,15 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from itertools import product
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
-from harness.setup.script import become
 
 LENGTHS = (
     *((length, length) for length in (1, 2, 63, 64, 65, 113, 127, 128, 129, 203, 257, 1023, 1025)),
@@ -50,6 +52,3 @@ EXPERIMENT = Experiment(
     modes=(),
     padded=True,
 )
-
-if __name__ == "__main__":
-    become("run")

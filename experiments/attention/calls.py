@@ -9,12 +9,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from dataclasses import replace
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 LONG = Problem(1, 32, 32, 4096, 4096, 128, "bf16", True)
 USERS = (
@@ -40,6 +42,3 @@ EXPERIMENT = Experiment(
     distributions=("normal",),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,13 +9,15 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("check")
 
 from itertools import product
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="correctness",
@@ -39,6 +41,3 @@ WITHOUT_GPU = EXPERIMENT.without_gpu(
     Problem(1, 2, 1, 200, 150, 128, "fp16", True, "bshd"),  # lengths that no tile divides
     Problem(1, 1, 1, 128, 128, 64, "bf16", False, "bhsd"),  # the other format, as small as tiles allow
 )
-
-if __name__ == "__main__":
-    become("check")

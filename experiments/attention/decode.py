@@ -7,6 +7,9 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from itertools import product
 
@@ -15,7 +18,6 @@ from harness.catalog.techniques import get, reference_tile
 from harness.operators.attention import waves
 from harness.operators.attention.ladders.decode import TECHNIQUES
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 LARGEST_BYTES = 4 * 2**30
 """Of a problem: an exact result of a larger one takes longer than all the timing."""
@@ -46,6 +48,3 @@ EXPERIMENT = Experiment(
     ),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

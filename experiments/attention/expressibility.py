@@ -8,9 +8,11 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("expressibility")
 
 from harness.catalog.entries import Experiment
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="expressibility",
@@ -20,6 +22,3 @@ EXPERIMENT = Experiment(
     peers=(),
     modes=(),
 )
-
-if __name__ == "__main__":
-    become("expressibility")

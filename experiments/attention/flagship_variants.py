@@ -13,12 +13,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.attention.gap import SQUARE
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((16_384, 4096, 1024), (128, 64))
 PERSISTENT = ("persistent", "without_second_q_buffer")
@@ -45,6 +47,3 @@ EXPERIMENT = Experiment(
     ),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -10,11 +10,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096, 1024, 16_384, 512))
 
@@ -32,6 +34,3 @@ EXPERIMENT = Experiment(
         for name in ("wide_tile", "pinned_maxima")
     ),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -8,10 +8,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = tuple(problem for problem in Problem.comparison_grid((4096, 1024, 16_384), (64, 128)) if not problem.causal)
 
@@ -26,6 +28,3 @@ EXPERIMENT = Experiment(
     ),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -12,10 +12,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
 
@@ -59,6 +61,3 @@ EXPERIMENT = Experiment(
         ),
     ),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -12,10 +12,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention import roofs
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_roofs",
@@ -43,6 +45,3 @@ EXPERIMENT = Experiment(
         roofs.matmul(),
     ),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -8,10 +8,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="hopper_sustained",
@@ -24,6 +26,3 @@ EXPERIMENT = Experiment(
     distributions=("normal",),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

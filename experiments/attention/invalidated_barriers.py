@@ -9,10 +9,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096,), (64, 128))
 TILES = {
@@ -30,6 +32,3 @@ EXPERIMENT = Experiment(
     cells=tuple((problem, "producer_consumer", tile) for problem in PROBLEMS for tile in TILES[problem.head_dim]),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

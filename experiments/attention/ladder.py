@@ -9,11 +9,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -25,6 +27,3 @@ EXPERIMENT = Experiment(
     peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa2", "fa3", "fa4"),
     tiles=("reference", "best"),
 )
-
-if __name__ == "__main__":
-    become("run")

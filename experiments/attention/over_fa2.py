@@ -8,12 +8,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from itertools import product
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="over_fa2",
@@ -26,6 +28,3 @@ EXPERIMENT = Experiment(
     tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash"),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -10,6 +10,9 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from dataclasses import replace
 from functools import partial
@@ -20,7 +23,6 @@ from harness.operators.attention import waves
 from harness.operators.attention.drawn import drawn
 from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 DRAWN = distinct(partial(drawn, Problem))
 FEW = tuple(dict.fromkeys(replace(one, seq_q=1 + one.seq_q % 16) for one in DRAWN[::5]))
@@ -38,6 +40,3 @@ EXPERIMENT = Experiment(
     cells=tuple((one, "flagship_decode", waves.decode_tile(one)) for one in FEW),
     padded=True,
 )
-
-if __name__ == "__main__":
-    become("run")

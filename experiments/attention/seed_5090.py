@@ -8,11 +8,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 NARROW, SQUARE = Tile(64, 32), Tile(64, 64)
 
@@ -73,6 +75,3 @@ ARTICLE = Article(
 )
 
 EXPERIMENT = ARTICLE.experiment()
-
-if __name__ == "__main__":
-    become("run")

@@ -8,11 +8,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
@@ -91,6 +93,3 @@ ARTICLE = Article(
 )
 
 EXPERIMENT = ARTICLE.experiment()
-
-if __name__ == "__main__":
-    become("run")

@@ -8,11 +8,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 SMALL, SQUARE, LONG, TALL = Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 64)
 
@@ -90,6 +92,3 @@ ARTICLE = Article(
 )
 
 EXPERIMENT = ARTICLE.experiment()
-
-if __name__ == "__main__":
-    become("run")

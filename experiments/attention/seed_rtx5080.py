@@ -9,11 +9,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 SQUARE, RING, PAIRS = Tile(64, 64), Tile(64, 64, 2), Tile(64, 64, 1, 8)
 LAST = (("direct_rescale", SQUARE), ("padded_rows", SQUARE), ("split_warp_pairs", PAIRS))
@@ -79,6 +81,3 @@ ARTICLE = Article(
 )
 
 EXPERIMENT = ARTICLE.experiment()
-
-if __name__ == "__main__":
-    become("run")

@@ -8,10 +8,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 TOKENS = 16_384
 HEADS = 16
@@ -25,6 +27,3 @@ EXPERIMENT = Experiment(
     tiles=("reference", "best"),
     peers=("sdpa_cudnn", "sdpa_flash", "flex", "fa4"),
 )
-
-if __name__ == "__main__":
-    become("run")

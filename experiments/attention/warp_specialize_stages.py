@@ -9,10 +9,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = tuple(
     Problem.square(1, 16, 1024, head_dim, dtype=dtype) for head_dim in (64, 128) for dtype in ("fp16", "bf16")
@@ -32,6 +34,3 @@ EXPERIMENT = Experiment(
         for stages in (2, 3)
     ),
 )
-
-if __name__ == "__main__":
-    become("run")

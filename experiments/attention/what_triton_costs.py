@@ -11,10 +11,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 MATRIX = (
     *("tma_swizzle", "padded_rows", "l2_grid_order", "lazy_rescale", "xor_swizzle", "mbarrier_ring"),
@@ -30,6 +32,3 @@ EXPERIMENT = Experiment(
     tiles=("reference", "best"),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

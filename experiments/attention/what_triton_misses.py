@@ -12,11 +12,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention import gap as ledger
 from harness.operators.attention.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096, 16_384), (128, 64))
 EXPERIMENT = Experiment(
@@ -30,6 +32,3 @@ EXPERIMENT = Experiment(
     cells=tuple((problem, *cell) for problem in PROBLEMS for cell in ledger.at_their_tiles(problem)),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -8,6 +8,9 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from itertools import product
 
@@ -15,7 +18,6 @@ from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import ALL_PEERS, Problem
-from harness.setup.script import become
 
 TECHNIQUES = tuple(technique.name for technique in hopper.TECHNIQUES)
 
@@ -49,6 +51,3 @@ WITHOUT_GPU = EXPERIMENT.without_gpu(
     Problem(1, 1, 1, 65, 129, 64, "fp16"),
     Problem(1, 1, 1, 128, 128, 64, "bf16"),  # the other format
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,11 +9,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward import prices
 from harness.operators.attention_backward.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="gap",
@@ -25,6 +27,3 @@ EXPERIMENT = Experiment(
     distributions=("shifted", "outliers", "negative_scores"),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -11,11 +11,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog import techniques
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward.problem import Problem
-from harness.setup.script import become
 
 LENGTHS = (1024, 2048, 4096, 8192, 16_384)
 SINGLE = Problem.comparison_grid(LENGTHS, (64, 128))
@@ -43,6 +45,3 @@ EXPERIMENT = Experiment(
     distributions=("shifted",),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,11 +9,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="ladder",
@@ -23,6 +25,3 @@ EXPERIMENT = Experiment(
     tiles=("reference", "best"),
     distributions=("shifted", "outliers", "negative_scores"),
 )
-
-if __name__ == "__main__":
-    become("run")

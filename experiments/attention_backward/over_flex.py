@@ -9,10 +9,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention_backward.problem import Problem
-from harness.setup.script import become
 
 PROBLEMS = Problem.comparison_grid((4096,), (64, 128))
 
@@ -27,6 +29,3 @@ EXPERIMENT = Experiment(
     distributions=("shifted",),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,6 +9,9 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from functools import partial
 
@@ -16,7 +19,6 @@ from harness.catalog.entries import Experiment
 from harness.catalog.experiments import distinct
 from harness.operators.attention.drawn import drawn
 from harness.operators.attention_backward.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="random_problems",
@@ -29,6 +31,3 @@ EXPERIMENT = Experiment(
     distributions=("shifted", "outliers", "negative_scores"),
     padded=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -8,6 +8,9 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from itertools import product
 
@@ -16,7 +19,6 @@ from harness.catalog.techniques import SERIES
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
-from harness.setup.script import become
 
 TECHNIQUES = tuple(technique.name for technique in (*ampere.TECHNIQUES, *hopper.TECHNIQUES))
 
@@ -49,6 +51,3 @@ WITHOUT_GPU = EXPERIMENT.without_gpu(
     Problem(72, 136, 200, "fp16", "plain", "fp32"),  # no tile divides it
     Problem(128, 256, 64, "bf16"),  # the other format
 )
-
-if __name__ == "__main__":
-    become("run")

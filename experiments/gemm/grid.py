@@ -12,12 +12,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.promises import FLAGSHIP
 from harness.operators.gemm.shapes import SHAPES
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="grid",
@@ -28,6 +30,3 @@ EXPERIMENT = Experiment(
     tiles=("chosen",),
     distributions=("positive", "outliers", "cancellation"),
 )
-
-if __name__ == "__main__":
-    become("run")

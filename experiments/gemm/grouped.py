@@ -14,12 +14,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import GROUPED as LIBRARIES
 from harness.operators.gemm.promises import GROUPED
 from harness.operators.gemm.shapes import GROUPED_SHAPES
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name=GROUPED,
@@ -30,6 +32,3 @@ EXPERIMENT = Experiment(
     tiles=("chosen",),
     distributions=("positive", "outliers", "cancellation"),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,13 +9,15 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES
 from harness.operators.gemm.libraries import GROUPED_RIVALS
 from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.promises import GROUPED
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="grouped_correctness",
@@ -39,6 +41,3 @@ WITHOUT_GPU = EXPERIMENT.without_gpu(
     Problem(40, 136, 72, "fp16", out="fp32", groups=16),
     Problem(300, 264, 136, "bf16", groups=9),
 )
-
-if __name__ == "__main__":
-    become("run")

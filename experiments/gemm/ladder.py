@@ -11,12 +11,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.problem import Problem
-from harness.setup.script import become
 
 RUNGS = (*ampere.TECHNIQUES, *hopper.TECHNIQUES)
 SCALAR = tuple(technique.name for technique in RUNGS if technique.mma == "fma")
@@ -40,6 +42,3 @@ EXPERIMENT = Experiment(
     tiles=("reference", "best"),
     distributions=("positive", "outliers", "cancellation"),
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -9,11 +9,13 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import PEERS
 from harness.operators.gemm.problem import Problem
-from harness.setup.script import become
 
 EXPERIMENT = Experiment(
     name="libraries",
@@ -22,6 +24,3 @@ EXPERIMENT = Experiment(
     peers=PEERS,
     distributions=("positive", "outliers", "cancellation"),
 )
-
-if __name__ == "__main__":
-    become("run")

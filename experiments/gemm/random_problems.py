@@ -8,13 +8,15 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from collections.abc import Callable, Sequence
 
 from harness.catalog.entries import Experiment
 from harness.catalog.experiments import distinct
 from harness.operators.gemm.problem import ALIGNED, DTYPES, EPILOGUES, OUTPUTS, Problem
-from harness.setup.script import become
 
 LARGEST = 3000
 """Rows, columns, and steps of k."""
@@ -43,6 +45,3 @@ EXPERIMENT = Experiment(
     modes=(),
     padded=True,
 )
-
-if __name__ == "__main__":
-    become("run")

@@ -8,12 +8,14 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] += "/../.."  # import from this checkout
+    from harness.setup.script import become
+
+    become("run")
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS
 from harness.operators.gemm.promises import FLAGSHIP
 from harness.operators.gemm.shapes import SHAPES
-from harness.setup.script import become
 
 LEAST = 2**39
 """FLOP of a problem that takes more than half a millisecond."""
@@ -29,6 +31,3 @@ EXPERIMENT = Experiment(
     distributions=("positive", "outliers", "cancellation"),
     one_group=True,
 )
-
-if __name__ == "__main__":
-    become("run")

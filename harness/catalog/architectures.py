@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
-"""Compute capability of each architecture that the project compiles for."""
 
 
 def of_capability(major: int) -> str | None:

@@ -28,7 +28,6 @@ class Case:
 
     @property
     def is_peer(self) -> bool:
-        """Whether it is of a library."""
         return self.technique is None and self.kernel is None
 
     @property

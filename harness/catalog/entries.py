@@ -76,7 +76,6 @@ class Tile:
     def grid(
         cls, block_m: Iterable[int], block_n: Iterable[int], stages: Iterable[int], warps: Iterable[int]
     ) -> tuple[Tile, ...]:
-        """Every combination, in the order of the arguments."""
         return tuple(cls(*cell) for cell in product(block_m, block_n, stages, warps))
 
     @property
@@ -137,7 +136,6 @@ class Ladder:
     """The experiment that times its rungs, all of them on the same problems."""
 
     def rungs(self, *techniques: OfTechnique) -> tuple[OfTechnique, ...]:
-        """The ladder's techniques, each with the ladder's operator."""
         return tuple(replace(one, operator=self.operator) for one in techniques)
 
 
@@ -159,7 +157,6 @@ class Technique:
     also: tuple[str, ...] = ()
     """What else changes with the idea: "tile"."""
     operator: str = ""
-    """As the ladder says."""
     mma: str = "mma_sync"
     tile: dict[int, Tile] = field(default_factory=dict)
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
@@ -181,7 +178,6 @@ class Technique:
 
     @property
     def change(self) -> str:
-        """The idea, and what else changes with it."""
         return "".join([self.idea, *(f" (the {what} too)" for what in self.also)])
 
     @property

@@ -49,12 +49,10 @@ def distinct(
 
 
 def names() -> list[str]:
-    """Every experiment that has a file."""
     return sorted(files())
 
 
 def full_names() -> list[str]:
-    """operator/name of every experiment."""
     return [f"{path.parent.name}/{path.stem}" for path in files().values()]
 
 
@@ -86,12 +84,10 @@ def without_gpu(name: str) -> Experiment | None:
 
 
 def about_articles() -> list[str]:
-    """Experiments that are about an article."""
     return [name for name in names() if name.rpartition("/")[2].startswith("seed_")]
 
 
 def article(name: str) -> Any:
-    """ARTICLE of an experiment's file."""
     return _module(name).ARTICLE
 
 

@@ -33,7 +33,6 @@ class Kernel:
     function: str | None
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
         return ":".join(filter(None, (str(self.path), self.function)))
 
     @property

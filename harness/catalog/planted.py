@@ -45,5 +45,4 @@ def find(name: str, root: Path = ROOT) -> Bug:
 
 
 def bugs(root: Path = ROOT) -> list[Bug]:
-    """All of them, by name."""
     return [read(path) for path in sorted((root / FOLDER).glob("*.patch"))]

@@ -45,7 +45,6 @@ def write(name: str, parent: Technique, idea: str, root: Path | None = None) -> 
 
 
 def ladder_file(technique: Technique, root: Path) -> Path:
-    """Where the technique has its entry."""
     return root / "harness" / "operators" / technique.operator / "ladders" / f"{technique.ladder}.py"
 
 

@@ -8,11 +8,13 @@ one, triton_kernels/operator/gluon/ladder/name.py or triton_kernels/operator/tlx
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import os
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +38,19 @@ def put(path: Path, content: bytes) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time between reading files below the folder and replacing them. The folder is made where it is
+    missing; no other file is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def kernel_file(backend: str, technique_path: str, root: Path | None = None) -> Path:
@@ -77,7 +92,6 @@ def series(backends: Iterable[str], technique_path: str, root: Path | None = Non
 
 
 def has_series(backend: str, technique_path: str) -> bool:
-    """Whether the technique is measured in this backend."""
     return bool(series([backend], technique_path))
 
 
@@ -117,7 +131,6 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
 
 def sha256_of(top: Path, root: Path) -> str:
-    """`source_sha256` of a kernel's file."""
     first, *rest = [_placeless(code(path)) for path in closure(top, root)]
     return hashlib.sha256("\0".join([first, *sorted(rest)]).encode()).hexdigest()
 

@@ -63,7 +63,6 @@ operators.follow(_add)
 
 
 def rungs() -> tuple[Technique, ...]:
-    """The rungs of all operators."""
     return (*TECHNIQUES, *_others)
 
 
@@ -122,7 +121,6 @@ def at(name: str, problem: Problem) -> Technique:
 
 
 def ladder_of(technique: Technique) -> Ladder:
-    """The ladder on which the technique is a rung."""
     return next(one for one in operators.get(technique.operator).ladders if one.name == technique.ladder)
 
 
@@ -182,5 +180,4 @@ def grid(technique: Technique, backend: str, problem: Problem) -> tuple[Tile, ..
 
 
 def experiment_of(technique: Technique) -> str:
-    """The experiment that times the technique's ladder."""
     return ladder_of(technique).experiment

@@ -8,8 +8,6 @@ d128-full-short = { block_m = 64, block_n = 32, stages = 1, warps = 4, tried = 6
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -45,12 +43,10 @@ class Selection:
 
 
 def folder(operator: str) -> Path:
-    """Where an operator's tables are."""
     return operators.get(operator).folder / "tiles"
 
 
 def all_tables() -> list[Path]:
-    """The tables of all operators."""
     return [path for name in operators.names() for path in sorted(folder(name).glob("*.toml"))]
 
 
@@ -116,13 +112,8 @@ def update(path: Path, selections: Iterable[Selection]) -> None:
 
     Processes that tune on several GPUs of a host take turns.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    with sources.locked(path.parent):
         _write(path, [*(read(path) if path.exists() else []), *selections])
-    finally:
-        os.close(folder)
 
 
 def _write(path: Path, selections: Iterable[Selection]) -> None:

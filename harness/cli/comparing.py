@@ -31,7 +31,6 @@ from harness.rows import results
 from harness.rows.tables import folding
 
 FEW = 8
-"""Cells that a message names."""
 SIGNS = (
     "A value over all boards can be above each board's: what is left unexplained has either sign, and in their mean a "
     "part of it cancels."

@@ -210,7 +210,6 @@ def not_here(each: Todo) -> list[tuple[str, str]]:
 
 
 def written(found: Iterable[tuple[Todo, Verdict]]) -> list[dict[str, Any]]:
-    """The rows of a whole run, on disk in reports/runs/."""
     from harness.expressibility import survey
     from harness.machine import environment
 

@@ -45,7 +45,6 @@ from harness.cli.options import (
     require_known,
     split,
     where,
-    within,
 )
 from harness.cli.output import Row, conclude, console, one_off_file, run_file, run_name
 from harness.cli.own_page import Report
@@ -268,7 +267,7 @@ def run(
     replicates: Annotated[
         int,
         typer.Option(
-            callback=within(1),
+            min=1,
             help="Time the fastest kernels of each series in this many processes, on several boards if possible.",
         ),
     ] = 1,

@@ -7,14 +7,11 @@ the command says what this one lacks.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -312,30 +309,6 @@ def require_gpu(of: str = operators.FIRST) -> None:
             f"`python experiments/{of}/ladder.py`, "
             "which prints what is recorded"
         )
-
-
-def require_writable(option: str, folder: Path) -> None:
-    """Bad usage, before any work, when no file can be written into the folder."""
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise typer.BadParameter(
-            f"{option}: got {str(folder)!r}, where nothing can be written ({error.strerror}); "
-            "make that folder, or name a file elsewhere"
-        ) from None
-
-
-def within(least: float, most: float = math.inf) -> Callable[[Any], Any]:
-    """The callback of an option that is a number, or several: bad usage outside of these bounds."""
-
-    def checked(value: Any) -> Any:
-        for number in value if isinstance(value, list) else [value]:
-            if number is not None and not least <= number <= most:
-                limit = f", {most} at most" if most < math.inf else ""
-                raise typer.BadParameter(f"got {number}, expected {least} or more{limit}")
-        return value
-
-    return checked
 
 
 def refuse(option: str, why: str, others: Mapping[str, object]) -> None:

@@ -85,7 +85,6 @@ def report(
 
 @contextmanager
 def leaving_a_site() -> Iterator[None]:
-    """Ctrl-C leaves a site of what there is."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas
 
 CONTEXT = 2
-"""Lines around a change."""
 SIDE_BY_SIDE = 140
 """Columns of a terminal that has room for two languages beside each other."""
 STYLES = {"+": "green", "-": "red", "@": "cyan"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.options import missing, refuse, require_writable
+from harness.cli.options import missing, refuse
 from harness.cli.output import RECORDED, Row
 from harness.rows import results
 
@@ -56,7 +57,13 @@ def _writable(rows_file: Path | None) -> Path | None:
             raise typer.BadParameter(
                 f"--rows: got {str(rows_file)!r}, expected a name such as run.jsonl: a log and a page get its stem"
             )
-        require_writable("--rows", rows_file.parent)
+        try:
+            tempfile.TemporaryFile(dir=rows_file.parent).close()
+        except OSError as error:
+            raise typer.BadParameter(
+                f"--rows: got {str(rows_file.parent)!r}, where nothing can be written ({error.strerror}); "
+                "make that folder, or name a file elsewhere"
+            ) from None
     return rows_file
 
 
@@ -72,7 +79,6 @@ Rows = Annotated[
 
 
 def wanted(gpus: str | None, cluster: str | None) -> bool:
-    """Whether the problems are to be shared."""
     return gpus is not None or cluster is not None
 
 

@@ -257,7 +257,6 @@ def show(differences: Mapping[str, Mapping[str, Difference]], ended: Mapping[str
 
 
 def explained(one: Difference, first: str, version: str) -> list[Any]:
-    """One program that changed."""
     if any(one.failed):
         said = zip((first, version), one.failed, strict=True)
         return [Text(f"  {which}: {f'fails: {words}' if words else 'compiles'}") for which, words in said]

@@ -63,23 +63,19 @@ def get(name: str) -> Operator:
 
 
 def every() -> tuple[Operator, ...]:
-    """All operators, the project's own first."""
     _discover()
     return tuple(_operators.values())
 
 
 def of(problem: Any) -> Operator:
-    """The operator of a problem."""
     return get(problem.operator)
 
 
 def peers() -> tuple[str, ...]:
-    """The libraries of all operators."""
     return tuple(dict.fromkeys(peer for operator in every() for peer in operator.peers))
 
 
 def by_triton() -> tuple[str, ...]:
-    """Libraries of any operator that Triton compiles."""
     return tuple(peer for operator in every() for peer in operator.by_triton)
 
 

@@ -30,11 +30,7 @@ class Problem(Protocol):
     """One size of an operator's work: a frozen dataclass that can be a key of a dict."""
 
     operator: ClassVar[str]
-    """The name of the operator."""
     example: ClassVar[str]
-    """A slug, for messages."""
-    words: ClassVar[tuple[str, ...]]
-    """Parts of slugs that are words, such as a dtype."""
     tile_field: ClassVar[str]
     """The field on which the reference tile depends."""
 

@@ -58,7 +58,6 @@ class Verdict:
 
     @property
     def anchors(self) -> float | None:
-        """How far its anchors moved."""
         if self.change is None or self.ratio_change is None:
             return None
         return (1 + self.change) / (1 + self.ratio_change) - 1
@@ -170,7 +169,6 @@ class Noise:
         return self._limits[key]
 
     def pairs(self, mode: str) -> DataFrame:
-        """Those of all recorded rows."""
         if mode not in self._pairs:
             self._pairs[mode] = stats.pairs(self._recorded, mode)
         return self._pairs[mode]

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Error numbers of a full disk, and of a folder that belongs to somebody else."""
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time between reading files below the folder and replacing them. The folder is made where it is
-    missing; no other file is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def replace(contents: Mapping[Path, bytes]) -> None:

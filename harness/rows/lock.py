@@ -56,7 +56,6 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The source that compiled `cells`."""
         return next(iter(self.sources), "")
 
 
@@ -83,7 +82,6 @@ def read(path: Path = PATH) -> dict[Key, Kernel]:
 
 
 def text(kernels: Iterable[Kernel]) -> str:
-    """The file's content."""
     lines = [HEAD]
     for kernel in sorted(kernels, key=lambda one: one.key):
         front_end = kernel.front_end.replace(" ", _SPACE)

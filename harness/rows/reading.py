@@ -56,12 +56,10 @@ def twin(row: Row) -> tuple[str, str]:
 
 
 def problem_of(row: Row) -> Any:
-    """The row's problem."""
     return operators.problem_of(row["problem"], row.get("operator"))
 
 
 def slug(row: Row) -> str:
-    """The slug of the row's problem."""
     return str(problem_of(row).slug)
 
 
@@ -91,12 +89,10 @@ def case(row: Row) -> str:
 
 
 def median_ms(row: Row) -> float:
-    """Median of the row's samples, in milliseconds."""
     return statistics.median(row["samples_ms"])
 
 
 def tflops(row: Row) -> float:
-    """Median TFLOPS by the harness's FLOP count."""
     return float(problem_of(row).tflops(median_ms(row)))
 
 
@@ -148,32 +144,12 @@ def is_final(row: Row) -> bool:
     return bool((row.get("details") or {}).get("final"))
 
 
-def is_as_shipped(row: Row) -> bool:
-    """Whether each language was assembled by its own ptxas."""
-    return not row.get("assembler")
-
-
 def page(row: Row) -> str | None:
     """The name by which pages and notes call the row's experiment."""
     experiment: str | None = row.get("experiment")
-    return experiment if experiment is None or is_as_shipped(row) else f"{experiment}{SHARED_PTXAS}"
-
-
-def is_reference_tile(row: Row) -> bool:
-    """True if the row's tile is the registry's, or if it has none, as peers. A technique that is gone has no tile."""
-    if row.get("technique") is None or row.get("tile") is None:
-        return True
-    technique = technique_of(row)
-    if technique is None:
-        return False
-    return Tile.from_dict(row["tile"]) == techniques.reference_tile(technique, problem_of(row).tile_key)
+    return f"{experiment}{SHARED_PTXAS}" if experiment and row.get("assembler") else experiment
 
 
 def gpu_name(environment: Row) -> str:
     """The GPU of an environment row, "a CPU" where there was none."""
     return ((environment.get("details") or {}).get("gpu") or {}).get("name") or "a CPU"
-
-
-def process(row: Row) -> tuple[Any, Any]:
-    """The process that timed a row: its environment, and the run that its group is named after."""
-    return row.get("environment"), str(row.get("group")).rpartition("-")[0]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.catalog import sources
 from harness.rows import files, reading, results, schema, summary
 from harness.rows.reading import Row
 
@@ -32,7 +33,7 @@ def record(runs: Iterable[Path], root: Path, proofs: Proofs | None = None) -> li
     for run in runs:
         for folder, rows in _placed(run, root, proofs).items():
             new[folder / f"{run.stem}{results.RECORDED}"] = rows
-    with files.locked(root):
+    with sources.locked(root):
         for path, rows in new.items():
             if path.exists() and results.read(path) != rows:
                 raise Refused(

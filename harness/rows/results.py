@@ -70,7 +70,6 @@ STATUSES = (
     "interrupted",
 )
 SANITIZERS = ("memcheck", "synccheck", "racecheck", "initcheck")
-"""Tools of compute-sanitizer."""
 KEY = (
     *("kind", "purpose", "operator", "experiment", "assembler", "technique", "backend", "kernel", "problem", "tile"),
     *("mode", "tool", "proof", "roof", "on", "arch", "source_sha256"),
@@ -219,7 +218,6 @@ class Writer:
 
 
 def completed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as it is written."""
     return _encodable(spelled_out({"schema": SCHEMA, "time": utc_now(), **row}))
 
 

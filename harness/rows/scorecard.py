@@ -377,7 +377,6 @@ def _speed(row: Row) -> float:
 
 
 def _met(ours: Row, theirs: Row) -> bool:
-    """True if both were timed in one interleaved group."""
     return (ours["environment"], ours["group"]) == (theirs["environment"], theirs["group"])
 
 

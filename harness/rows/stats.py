@@ -99,7 +99,6 @@ class Estimate:
 
     @property
     def is_settled(self) -> bool:
-        """True if enough processes timed it for an interval."""
         return self.processes >= FEWEST
 
     @cached_property
@@ -112,9 +111,6 @@ class Estimate:
         clusters = self.boards if self.boards >= FEWEST else self.processes
         margin = stdtrit(clusters - 1, (1 + CONFIDENCE) / 2) * math.sqrt(sum(part**2 for part in self.parts.values()))
         return Interval(math.exp(self.value - margin), math.exp(self.value + margin), self.processes, self.boards)
-
-    def times(self, factor: float) -> Estimate:
-        return combine([(self, factor)])
 
     def minus(self, other: Estimate) -> Estimate:
         return combine([(self, 1.0), (other, -1.0)])
@@ -186,10 +182,6 @@ class Timings:
     def ratio(self, ours: str, theirs: str) -> Estimate | None:
         """The logarithm of the speed of one program over another's; None where no group timed both."""
         return self.estimate({ours: 1.0, theirs: -1.0} if ours != theirs else {ours: 0.0})
-
-    def speeds(self, program: str) -> list[float]:
-        """The median speed of each timing of a program."""
-        return [math.exp(speed) for speed in self._speeds.get(program, {}).values()]
 
     def boards(self, programs: Iterable[str]) -> list[str]:
         """The boards on which one group timed all these programs."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness import operators
-from harness.catalog import techniques
+from harness.catalog import experiments, techniques
 from harness.setup import bootstrap
 
 RECORDED = bootstrap.CHECKOUT / "reports" / "recorded"
@@ -46,10 +46,8 @@ def become(command: str) -> NoReturn:
     if {"-h", "--help"} & set(options):
         explain(str(file.relative_to(bootstrap.CHECKOUT)), question, command)
     if command == "run" and not options and not bootstrap.has_gpu():
-        main = sys.modules["__main__"]
-        answer = recorded(name, main.EXPERIMENT.techniques)
-        here = hasattr(main, "WITHOUT_GPU")
-        step = "`--on cpu` checks small problems here." if here else "It needs a GPU."
+        answer = recorded(name, experiments.load(name).techniques)
+        step = "`--on cpu` checks small problems here." if experiments.without_gpu(name) else "It needs a GPU."
         page = where(file.stem) if answer else [f"Nothing is recorded yet. {step}"]
         print("\n".join([question.splitlines()[0], "", *answer, *page]))
         sys.exit()

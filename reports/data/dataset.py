@@ -117,7 +117,6 @@ def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.Data
 
 
 def with_current(found: pandas.DataFrame, current: pandas.Series | bool) -> pandas.DataFrame:
-    """A frame in which these rows count."""
     found = found.assign(current=current)
     if "usable" in found:
         found = found.assign(usable=found.current & (found.status == "passed") & found.ms.notna())
@@ -245,11 +244,9 @@ class Dataset:
 
     @property
     def raw(self) -> list[Row]:
-        """The rows and their environments, for functions of harness.rows that take raw rows."""
         return [*self.environments.values(), *self.rows]
 
     def table(self, kind: str) -> pandas.DataFrame:
-        """The rows of a kind as harness.rows.frame has them."""
         return self._tables[kind] if kind in self._tables else frame.table(kind, [])
 
     def _lines(self, kind: str) -> list[Row]:
@@ -261,7 +258,6 @@ class Dataset:
 
     @cached_property
     def environments(self) -> dict[str, Row]:
-        """The runs and their machines, by id."""
         return {row.id: row for row in self._lines("environment")}
 
     @cached_property
@@ -335,7 +331,6 @@ class Dataset:
         return grouped(self.timings(), lambda row: (row.experiment, row.problem, row.backend))
 
     def at(self, experiment: str, problem: Problem, backend: str) -> list[Row]:
-        """All timings of a backend on one problem, whatever technique and tile."""
         return self._by_cell.get((experiment, problem.slug, backend), [])
 
     @cached_property
@@ -455,7 +450,8 @@ class Dataset:
         if current:
             row = max(current, key=lambda row: row.time)
             program = row.same_program
-            if program and not tile and not reading.is_reference_tile({**row, "technique": program}):
+            its = techniques.find(f"{problem.operator}/{program}") if program and not tile else None
+            if its and row.tile != techniques.reference_tile(its, problem.tile_key).slug:
                 program = None  # its other tile is what this rung is about; the rung that it was timed for has another
             return Point("same_program" if program else "measured", row, program=program, mean=self.mean(row))
         failed = [row for row in wanted if row not in passed and row.current]

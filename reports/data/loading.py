@@ -139,5 +139,4 @@ def of_compilers(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = 
 
 
 def proofs(recorded: Path, fresh: Iterable[Path]) -> list[dict[str, Any]]:
-    """The rows of proofs, which compilers alone made."""
     return [row for row in frame.rows("proof", recorded, tuple(fresh)) if row["kind"] == "proof"]

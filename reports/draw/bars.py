@@ -19,7 +19,6 @@ LEFT, RIGHT, COLUMN = 130, 44, 40
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
-    """For a page, `width` pixels wide."""
     narrow = width == NARROW
     right = RIGHT + COLUMN * narrow
     figure, axes = canvas(width, height_of(found, narrow=narrow), LEFT, right, 0, 0)

@@ -47,7 +47,6 @@ PATHS = {
 }
 
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
-"""ncu's metrics of why warps do not issue, each with its reason."""
 MOST_STALLS = 4
 WAITED_FOR = {
     "barrier": "a barrier",

@@ -69,13 +69,9 @@ def sections(data: Dataset) -> dict[str, list[Line]]:
 
 def _timings(data: Dataset) -> dict[Cell, list[Row]]:
     """Every timing that passed, of any version and experiment, the oldest first."""
-    rows = (
-        row
-        for row in data.rows
-        if row["kind"] == "timing" and row["status"] == "passed" and row.get("samples_ms") and row.get("technique")
-    )
-    shipped = sorted(filter(reading.is_as_shipped, rows), key=lambda row: str(row["time"]))
-    return grouped(shipped, lambda row: (reading.cell(row), row["mode"]))
+    timed = (row for row in data.rows if (row.kind, row.status, row.assembler) == ("timing", "passed", "own"))
+    rows = sorted((row for row in timed if row.samples_ms and row.technique), key=lambda row: str(row.time))
+    return grouped(rows, lambda row: (reading.cell(row), row.mode))
 
 
 def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Line]:
@@ -106,7 +102,7 @@ def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict
     moments = []
     for rows in runs:
         values = [math.log(value) for row in rows if (value := data.over_anchor(row))]
-        source, is_current = str(rows[-1]["source_sha256"]), reading.is_current(rows[-1], data.hashes)
+        source, is_current = str(rows[-1]["source_sha256"]), bool(rows[-1].current)
         moments.append(Moment(rows, str(rows[-1]["time"]), math.exp(statistics.fmean(values)), source, is_current))
     return Line(newest["technique"], newest["backend"], reading.problem_of(newest), tile_slug(newest), moments, verdict)
 
@@ -114,5 +110,5 @@ def _line(data: Dataset, runs: Sequence[Sequence[Row]], verdict: compare.Verdict
 def _runs(data: Dataset, rows: Iterable[Row]) -> list[list[Row]]:
     """The timings of one cell that have an anchor, run by run; a run may have several processes, of one program."""
     anchored = [row for row in rows if data.over_anchor(row)]
-    found = grouped(anchored, lambda row: reading.process(row)[1]).values()
+    found = grouped(anchored, lambda row: str(row.group).rpartition("-")[0]).values()
     return [[row for row in run if row["source_sha256"] == run[-1]["source_sha256"]] for run in found]

@@ -34,7 +34,6 @@ class Layout:
 
 
 def layout(title: str, text: str, piece: Callable[[int, int], int], columns: int = SIZE) -> Layout:
-    """`piece(row, column)`: what the drawing shows there."""
     return Layout(title, text, tuple(tuple(piece(row, column) for column in range(columns)) for row in range(SIZE)))
 
 

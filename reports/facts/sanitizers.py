@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from harness.rows import reading
 from reports.data.dataset import Dataset, Row, without_case
 
 
@@ -58,8 +57,8 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
     for data in (one for one in datasets if one.operator.name == technique.operator):
         for row in data.of("sanitizer", technique.name):
             if not planted_in(row):
-                rows = found.setdefault((row["backend"], row["tool"]), {True: [], False: []})
-                rows[reading.is_current(row, data.hashes)].append(row)
+                rows = found.setdefault((row.backend, row.tool), {True: [], False: []})
+                rows[row.current].append(row)
     return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
 
 
@@ -72,5 +71,4 @@ def sees_copies(row: Row) -> bool:
 
 
 def planted_in(row: Row) -> str | None:
-    """The bug that was put into the kernel."""
     return (row.get("details") or {}).get("planted")

@@ -9,7 +9,6 @@ from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES
 from harness.rows import reading
-from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset, Row
 
 
@@ -33,14 +32,14 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
     builds: dict[tuple[str, str, str, str], list[Row]] = {}
     for data in datasets:
         for row in (row for backend in SERIES for row in data.with_code(technique.name, backend)):
-            if row.get("arch") in archs and _is_read(row, data):
-                build = (row["backend"], row["arch"], reading.problem_of(row).cells[-1], tile_slug(row))
+            if row.arch in archs and row.current and row.spill_bytes is not None:
+                build = (row.backend, row.arch, reading.problem_of(row).cells[-1], row.tile)
                 builds.setdefault(build, []).append(row)
     found = []
     for build, rows in builds.items():
-        counts = [row["code"]["spill_bytes"] for row in rows]
+        counts = [row.spill_bytes for row in rows]
         if any(counts):
-            found.append(Spill(*build, reading.is_reference_tile(rows[0]), min(counts), max(counts)))
+            found.append(Spill(*build, bool(rows[0].reference_tile), min(counts), max(counts)))
     return sorted(
         found,
         key=lambda one: (
@@ -51,7 +50,3 @@ def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
             one.tile,
         ),
     )
-
-
-def _is_read(row: Row, data: Dataset) -> bool:
-    return (row.get("code") or {}).get("spill_bytes") is not None and reading.is_current(row, data.hashes)

@@ -41,15 +41,15 @@ class Tuned:
 
 def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
     """Per problem and twin that `tune` has rows of, for the checkout's kernel."""
-    rows = [row for row in data.of("tune", technique.name) if reading.is_current(row, data.hashes)]
+    rows = [row for row in data.of("tune", technique.name) if row.current]
     found = []
     for problem in sorted({reading.problem_of(row) for row in rows}, key=data.operator.problem_order):
         both = _expressible(technique, problem)
         for backend in SERIES:
-            here = [row for row in rows if (row["backend"], reading.slug(row)) == (backend, problem.slug)]
-            ranked = sorted(filter(_timed, here), key=reading.median_ms)
+            here = [row for row in rows if (row.backend, row.problem) == (backend, problem.slug)]
+            ranked = sorted(filter(_timed, here), key=lambda row: row.ms)
             if ranked:
-                tiles = [Tile.from_dict(row["tile"]) for row in ranked]
+                tiles = [Tile.parse(row.tile) for row in ranked]
                 points = (data.point(experiment, problem, technique.name, backend, tile=tile) for tile in tiles)
                 choose = [Choice(*one) for one in zip(tiles, points, ranked, strict=True)]
                 common = next((choice for choice in choose if choice.tile in both), None)
@@ -61,7 +61,7 @@ def tuned(data: Dataset, experiment: str, technique: Technique) -> list[Tuned]:
 
 def tried_earlier(data: Dataset, technique: Technique) -> bool:
     """Whether `tune` has tried tiles on an earlier version of a twin."""
-    return any(not reading.is_current(row, data.hashes) for row in data.of("tune", technique.name))
+    return any(not row.current for row in data.of("tune", technique.name))
 
 
 def _expressible(technique: Technique, problem: Problem) -> set[Tile]:

@@ -40,7 +40,6 @@ class Comparison:
     beside: str | None = None
 
     def pages(self, rows: Rows) -> Iterator[Page]:
-        """One for each GPU that has rows."""
         every = self.gpus(rows)
         for path, data in every.items():
             yield Page(path, self.template, partial(self.page, data, every))

@@ -183,20 +183,16 @@ def planted_bugs(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
     """A tool on a kernel with a planted bug: was it found, and what does a run on a CPU report? `unseen_copy`: the tool
     was silent where TMA overwrites what is still read."""
     diagnoses = {bug.name: bug.diagnosis for bug in planted.bugs()}
-    rows = [
-        (row, bug, not reading.is_current(row, data.hashes))
-        for data in datasets
-        for row in data.newest
-        if row["kind"] == "sanitizer" and (bug := planted_in(row))
-    ]
     found = [
         {
             "row": row,
             "bug": bug,
             "on_cpu": (on_cpu := diagnoses.get(bug)),
-            "earlier": earlier,
-            "unseen_copy": row["status"] == "wrong" and on_cpu == "race" and not sees_copies(row),
+            "earlier": not row.current,
+            "unseen_copy": row.status == "wrong" and on_cpu == "race" and not sees_copies(row),
         }
-        for row, bug, earlier in rows
+        for data in datasets
+        for row in data.newest
+        if row.kind == "sanitizer" and (bug := planted_in(row))
     ]
     return sorted(found, key=lambda one: (results.SANITIZERS.index(one["row"]["tool"]), one["bug"]))

@@ -101,7 +101,6 @@ class Finding:
         return f"findings/{self.name}.md"
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """What lies beside the page: path in the site, content."""
         yield self.file, (sources.ROOT / self.file).read_text()
         yield self.issue_path, self.issue
 
@@ -121,7 +120,6 @@ def page(
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
-    """(title, block, text) of each finding, in the order of the page."""
     return prose.sections(NOTE, "finding")
 
 
@@ -145,7 +143,7 @@ class _Facts:
                     if shown.state == verdicts.PROVEN:
                         self.proofs.setdefault(shown.proof.name, {})[version] = shown
         self.beside = {one.backend: one for one in versions.beside(data, TIMED)}
-        self.overlap = overlap([*inspected, *data.newest], data.hashes)
+        self.overlap = overlap([*inspected, *data.newest])
         gates = (row for row in data.newest if row.kind == "gate" and row.technique == GATED[1])
         self.gates = grouped(gates, lambda row: (row.experiment, row.backend, row.problem, row.tile))
 
@@ -161,8 +159,8 @@ class _Facts:
 
     def is_current(self, row: Row) -> bool:
         """Another Triton compiles the same source, and may have been gated only."""
-        hashes, series = self.data.hashes, str(row.backend).partition("@")[0]
-        return reading.is_current(row, hashes) or row.source_sha256 == hashes.get((row.technique, series))
+        series = str(row.backend).partition("@")[0]
+        return row.current or row.source_sha256 == self.data.hashes.get((row.technique, series))
 
     def over(self, backend: str) -> str:
         """The speed of a kernel that another Triton compiled, over that of the installed one's."""
@@ -218,7 +216,7 @@ class _Facts:
         return None
 
 
-def overlap(rows: Sequence[Row], hashes: reading.Hashes) -> dict[str, Row]:
+def overlap(rows: Sequence[Row]) -> dict[str, Row]:
     """Backend -> the machine code of its kernel of OVERLAP, at its reference tile where that is known."""
     asked = [
         row
@@ -227,7 +225,7 @@ def overlap(rows: Sequence[Row], hashes: reading.Hashes) -> dict[str, Row]:
         and (row.get("code") or {}).get("main_loop")
         and row.arch == "sm_90a"
         and reading.problem_of(row).cells[-1] == OVERLAP[1]
-        and reading.is_current(row, hashes)
+        and row.current
     ]
     return {row.backend: row for row in sorted(asked, key=lambda row: bool(row.reference_tile))}
 

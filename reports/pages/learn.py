@@ -45,7 +45,6 @@ def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dic
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
-    """(title, block, text) of each lesson, in the order of the page."""
     return prose.sections(NOTE, "lesson")
 
 

@@ -25,7 +25,6 @@ TERM = re.compile(r"^- \*\*(.+?):\*\* (.+(?:\n  .+)*)", re.MULTILINE)
 
 
 def script() -> str:
-    """The content of PATH."""
     return f"window.searched = {json.dumps(list(entries()), ensure_ascii=False)};\n"
 
 

@@ -81,7 +81,7 @@ FILES = (
         ),
     ),
     Row(("harness/__main__.py",), ("harness.cli", "harness.setup.doctor")),
-    Row(("harness/setup/script.py",), ("harness.setup.bootstrap", "harness.operators", "harness.catalog.techniques")),
+    Row(("harness/setup/script.py",), ("harness.setup.bootstrap", "harness.operators", "harness.catalog")),
     Row(("harness/setup/bootstrap.py",), ("cuda_kernels.toolchain",)),
     Row(("triton_kernels/gluon_names.py",), ("triton",)),
     Row(("triton_kernels/probes",), ("triton", "utlx_plugin")),

@@ -27,6 +27,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.attention.workspaces import Workspaces
 from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
+from harness.operators.memory import ALIGNMENT, check_address, reach
 
 FLAGSHIP = techniques.get("attention/flagship")
 DECODE = techniques.get("attention/flagship_decode")
@@ -197,12 +198,12 @@ class Launch:
         self.rest = bytes(args)[self.ADDRESSES.size :]
         self.o = tuple(o.shape), o.stride(), q.dtype
         self.lse = tuple(lse.shape), lse.stride(), torch.float32
-        self.reaches = tuple(validate.reach(tensor) for tensor in (q, k, v))
+        self.reaches = tuple(reach(tensor) for tensor in (q, k, v))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
         try:
             addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
-            sound = all(addresses) and not (addresses[0] | addresses[1] | addresses[2]) % validate.ALIGNMENT
+            sound = all(addresses) and not (addresses[0] | addresses[1] | addresses[2]) % ALIGNMENT
             reach_q, reach_k, reach_v = self.reaches
             sound = sound and q.storage_offset() * 2 + reach_q <= q.untyped_storage().nbytes() and not q.is_neg()
             sound = sound and k.storage_offset() * 2 + reach_k <= k.untyped_storage().nbytes() and not k.is_neg()
@@ -212,7 +213,7 @@ class Launch:
         if not sound:
             for name, tensor in {"q": q, "k": k, "v": v}.items():
                 validate.check_memory(name, tensor)
-                validate.check_address(name, tensor)
+                check_address(name, tensor)
         if torch._C._cuda_getDevice() == self.gpu:
             return self._launch(*addresses)
         with torch.cuda.device(self.gpu):

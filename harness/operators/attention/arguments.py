@@ -30,7 +30,6 @@ def shapes(problem: Problem) -> dict[str, Shape]:
 
 
 def input_specs(problem: Problem) -> dict[str, TensorSpec]:
-    """q, k and v in the problem's layout."""
     return {name: spec(problem, shape, PAD[name]) for name, shape in shapes(problem).items()}
 
 
@@ -48,7 +47,6 @@ def spec(problem: Problem, shape: Shape, pad: int) -> TensorSpec:
 
 
 def scalars(problem: Problem) -> dict[str, Any]:
-    """What a launch takes beside its tensors."""
     return {"scale": problem.scale, "causal": problem.causal}
 
 
@@ -122,5 +120,4 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> A
 
 
 def sizes(problem: Problem) -> AttentionArgs:
-    """The sizes alone, which is what a kernel's workspace depends on."""
     return AttentionArgs(**{name: getattr(problem, name) for name in SIZES})

@@ -72,7 +72,6 @@ class Article:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the steps."""
         return self.shapes[0].problem
 
     def before(self, step: Step) -> Step | None:

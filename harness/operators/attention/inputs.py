@@ -29,7 +29,6 @@ LIFTED = 8
 
 
 def _normal(name: str, shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """N(0, 1)."""
     return torch.randn(shape, generator=generator, device=generator.device)
 
 

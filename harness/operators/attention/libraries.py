@@ -16,4 +16,3 @@ LIBRARIES = {
     "fa3": Library("flash-attn 3", "fa3_fwd_interface", "fa3-fwd", "pip install fa3-fwd", "flash-attn-3"),
     "fa4": Library("flash-attn 4", "flash_attn.cute", "flash-attn-4", "pip install flash-attn-4", "flash-attn-4"),
 }
-"""Backend of the peer -> its library."""

@@ -24,7 +24,6 @@ REL_L2_FACTOR = 1.5
 
 
 def compare(outputs: Mapping[str, torch.Tensor | None], expected: Expected, *, peer: bool = False) -> Verdict:
-    """The verdict on what a kernel or a library wrote; lse may be missing."""
     o = outputs["o"]
     assert o is not None
     return judge_peer(o, expected) if peer else judge(o, outputs.get("lse"), expected)

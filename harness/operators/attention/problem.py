@@ -18,7 +18,6 @@ from harness.catalog.entries import Tile, made, require_int32
 DTYPES = ("fp16", "bf16")
 LAYOUTS = ("bhsd", "bshd")
 ANCHOR = "sdpa_cudnn"
-"""The peer that every interleaved group contains."""
 PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""
@@ -58,7 +57,6 @@ class Problem:
     layout: str = "bhsd"
     operator: ClassVar[str] = "attention"
     example: ClassVar[str] = "b4-h16-n4096-d128-bf16-causal"
-    words: ClassVar[tuple[str, ...]] = (*DTYPES, *LAYOUTS, "causal", "full")
     tile_field: ClassVar[str] = "head_dim"
 
     def __post_init__(self) -> None:
@@ -97,7 +95,6 @@ class Problem:
 
     @property
     def mask(self) -> str:
-        """causal or full."""
         return "causal" if self.causal else "full"
 
     @property
@@ -131,16 +128,13 @@ class Problem:
 
     @property
     def tile_key(self) -> int:
-        """The reference tile depends on head_dim."""
         return self.head_dim
 
     @property
     def kernel(self) -> str:
-        """What a kernel is compiled for: d128 bf16 causal."""
         return f"d{self.head_dim} {self.dtype} {self.mask}"
 
     def is_ragged(self, tile: Tile) -> bool:
-        """Whether the tile does not divide the lengths."""
         return bool(self.seq_q % tile.block_m or self.seq_kv % tile.block_n)
 
     def distance(self, other: Problem) -> tuple[float, float, bool]:
@@ -171,12 +165,10 @@ class Problem:
         return self.batch * self.heads * math.ceil(self.seq_q / tile.block_m)
 
     def tflops(self, milliseconds: float) -> float:
-        """TFLOPS of a launch that takes so many milliseconds."""
         return self.flops / milliseconds / 1e9
 
     @cached_property
     def slug(self) -> str:
-        """A name safe for files and URLs, and readable: b4-h16-n4096-d128-bf16-causal."""
         heads = f"h{self.heads}" if self.heads == self.heads_kv else f"h{self.heads}k{self.heads_kv}"
         length = f"n{self.seq_q}" if self.seq_q == self.seq_kv else f"q{self.seq_q}k{self.seq_kv}"
         layout = "" if self.layout == "bhsd" else f"-{self.layout}"

@@ -30,7 +30,6 @@ def _over_article(name: str) -> Promise:
 
 
 def promises() -> tuple[Promise, ...]:
-    """In the order of the scorecard."""
     return (
         Promise("cuda_over_fa2", "cuda", "sdpa_flash", "ladder"),
         Promise("cuda_over_cudnn", "cuda", "sdpa_cudnn", "ladder"),

@@ -72,7 +72,6 @@ class Expected:
     hidden: torch.Tensor
     """Rows that see no key: bool (seq_q,)."""
     size: BlockNorms
-    """Of the truth."""
     yardstick: BlockNorms
     """Of the yardstick's error."""
     pytorch: BlockNorms
@@ -161,14 +160,15 @@ def plain_pytorch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: f
     """O as softmax(scale * q @ k.T) @ v gives it, every intermediate rounded to the dtype of q."""
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     for rows, head, hidden in chunks(q, k, causal, q.element_size()):
-        scores = (q[rows] * scale) @ k[head].T
-        if hidden is not None:
-            scores.masked_fill_(hidden, -torch.inf)
-        p = torch.softmax(scores, -1)
-        if hidden is not None:
-            p.masked_fill_(hidden, 0.0)  # rows that see no key: softmax made them NaN
-        o[rows] = p @ v[head]
+        o[rows] = softmax((q[rows] * scale) @ k[head].T, hidden) @ v[head]
     return o
+
+
+def softmax(scores: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
+    """As PyTorch rounds it, with 0 for hidden keys, also in rows that see no key. Overwrites `scores`."""
+    if hidden is None:
+        return torch.softmax(scores, -1)
+    return torch.softmax(scores.masked_fill_(hidden, -torch.inf), -1).masked_fill_(hidden, 0.0)
 
 
 def _attend(

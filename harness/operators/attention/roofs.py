@@ -25,7 +25,6 @@ def _roof(*fields: Any, **more: Any) -> Roof:
 
 
 def unit_flop(head_dim: int) -> int:
-    """FLOP of Q K^T and P V of one unit."""
     return 4 * ROWS * KEYS * head_dim
 
 

@@ -16,14 +16,13 @@ from torch.autograd import forward_ad
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import check_capability
 from harness.operators.attention.problem import Problem
+from harness.operators.memory import ALIGNMENT, check_address, extent, reach
 from harness.operators.protocol import Scalars, Tensors
 
 DTYPES = (torch.float16, torch.bfloat16)
 _OF_PROBLEM = {"fp16": torch.float16, "bf16": torch.bfloat16}
 HEAD_DIMS = (64, 128)
 GENERAL_HEAD_DIMS = (64, 128, 256)
-ALIGNMENT = 16
-"""Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""
 FP32 = torch.finfo(torch.float32)
 INT32_LIMIT = 2**31
 """Kernels take sizes, and offsets inside one head, as int32; batch and head offsets are int64."""
@@ -115,7 +114,6 @@ def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, sm
 
 
 def check_no_gradient(tensors: dict[str, Tensor]) -> None:
-    """Refuses a call whose gradient would be lost."""
     for name, tensor in tensors.items():
         if tensor.requires_grad and torch.is_grad_enabled():
             expected = "False or torch.no_grad() (forward only)"
@@ -254,12 +252,6 @@ def check_layout(name: str, tensor: Tensor, *, by_tma: bool = False) -> None:
     check_address(name, tensor)
 
 
-def check_address(name: str, tensor: Tensor) -> None:
-    if past := tensor.data_ptr() % ALIGNMENT:
-        got = f"{past} bytes past a multiple of {ALIGNMENT}"
-        raise _wrong(f"{name}.data_ptr()", got, f"aligned to {ALIGNMENT} bytes", f"pass {name}.clone()")
-
-
 def check_overlap_within(name: str, output: Tensor) -> None:
     """Two rows of an output in one place would be one row: each dimension steps over what the finer ones cover."""
     covered = output.shape[-1]
@@ -275,7 +267,7 @@ def check_aliasing(tensors: dict[str, Tensor], outputs: Sequence[str]) -> None:
     """Outputs need memory of their own, also from each other. Meta tensors have no addresses to compare."""
     if tensors["q"].device.type == "meta":
         return
-    extents = {name: _extent(tensor) for name, tensor in tensors.items()}
+    extents = {name: extent(tensor) for name, tensor in tensors.items()}
     for output in outputs:
         begin, end = extents[output]
         for name, (other_begin, other_end) in extents.items():
@@ -305,14 +297,3 @@ def _share_elements(one: Tensor, other: Tensor) -> bool:
         return any(-size < n < wide and reached(rest - n * step, finer) for n in (rest // step, rest // step + 1))
 
     return reached(distance, steps[::-1])
-
-
-def _extent(tensor: Tensor) -> tuple[int, int]:
-    """Addresses of the first byte and of the byte after the last one."""
-    return tensor.data_ptr(), tensor.data_ptr() + reach(tensor)
-
-
-def reach(tensor: Tensor) -> int:
-    """Bytes from the first element to the end of the last one. Strides are not negative in PyTorch."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()

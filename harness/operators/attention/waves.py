@@ -32,7 +32,6 @@ def fastest(problem: Problem, multiprocessors: int) -> Tile:
 
 
 def _times(problem: Problem, multiprocessors: int) -> dict[Tile, float]:
-    """Estimated microseconds of each tile."""
     return {tile: microseconds(problem, tile, multiprocessors) for tile in COSTS[problem.head_dim]}
 
 
@@ -74,7 +73,6 @@ BYTES_A_MICROSECOND = 3.0e6
 
 
 def decode_tile(problem: Problem) -> Tile:
-    """The decode flagship's tile."""
     few, more = DECODE_TILES[problem.head_dim]
     if _rows(problem) <= few.block_m:
         return few

@@ -21,6 +21,7 @@ from harness.operators.attention_backward.arguments import POINTERS, SCRATCH, At
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.errors import LaunchError, Unsupported
+from harness.operators.memory import ALIGNMENT, reach
 from harness.rows.results import slug_of
 
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -186,14 +187,14 @@ class Launch:
         self.offsets = tuple(getattr(args, name) or 0 for name in SCRATCH)
         self.outputs = [(tuple(one.shape), one.stride()) for one in outputs]
         self.options = {"dtype": q.dtype, "device": device}
-        self.reaches = tuple(validate.reach(tensors[name]) for name in self.INPUTS)
+        self.reaches = tuple(reach(tensors[name]) for name in self.INPUTS)
 
     def takes(self, tensors: Sequence[Tensor]) -> bool:
         """Whether what may differ between calls of a kind is as kernels need it: memory, and where it begins."""
         return all(
             one.storage_offset() * 2 + reach <= one.untyped_storage().nbytes()
             and (address := one.data_ptr())
-            and not (address % validate.ALIGNMENT or one.is_neg())
+            and not (address % ALIGNMENT or one.is_neg())
             for one, reach in zip(tensors, self.reaches, strict=True)
         )
 
@@ -265,7 +266,6 @@ def _workspaces(gpu: int) -> Workspaces:
 
 @lru_cache(MOST_PROBLEMS)
 def _kernel(device: int, case: Case) -> CudaVariant:
-    """Built the first time, or found in the build folder."""
     kernel = load(case)
     assert isinstance(kernel, CudaVariant)
     return kernel

@@ -33,7 +33,6 @@ def input_specs(problem: Problem) -> dict[str, TensorSpec]:
 
 
 def output_specs(problem: Problem) -> dict[str, TensorSpec]:
-    """dq, dk and dv, in the problem's layout and dtype."""
     return {name: _spec(problem, name) for name in ("dq", "dk", "dv")}
 
 
@@ -54,7 +53,6 @@ def scratch_bytes(problem: Problem) -> int:
 
 
 def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
-    """The compile-time constants of a CUDA kernel (attention_backward.cuh)."""
     return {
         f"ATTENTION_BACKWARD_{problem.dtype.upper()}": 1,
         "ATTENTION_BACKWARD_HEAD_DIM": problem.head_dim,
@@ -102,5 +100,4 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> A
 
 
 def sizes(problem: Problem) -> AttentionBackwardArgs:
-    """The sizes alone, which is what a kernel's workspace depends on."""
     return AttentionBackwardArgs(**{name: getattr(problem, name) for name in SIZES}, scratch_rows=scratch_rows(problem))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Bound = Callable[[], Any]
 """Returns dq, dk and dv."""
 Make = Callable[[Tensors, float], Bound]
-"""(tensors, scale) -> a call."""
 
 
 def peer(name: str, problem: Problem) -> Peer:

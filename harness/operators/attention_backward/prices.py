@@ -20,9 +20,7 @@ from harness.operators.attention_backward.problem import Problem
 
 EXPERIMENT = "gap"
 NAME = "backward_gap_explained"
-"""Of the scorecard's entry."""
 LADDER = "hopper"
-"""GPUs that run it can run the experiment."""
 START = "triton"
 """Core Triton's fastest kernel that the experiment times, of those with one pass over the keys and bulk additions."""
 FLAGSHIP = "flagship"
@@ -30,9 +28,7 @@ SEVEN_PRODUCTS = (FLAGSHIP, "deterministic")
 """Core Triton's rungs with two passes over the keys, where the gap does not begin."""
 HEADLINE = Problem.square(4, 16, 4096, 128)
 GOAL = 0.85
-"""The share of the gap that is to have a cause on HEADLINE."""
 FASTEST = (START,)
-"""Kernels that count at their fastest tile."""
 OVER_ANCHOR: dict[str, str] = {}
 """Nothing was timed in groups of its own."""
 
@@ -106,14 +102,12 @@ def kernels() -> tuple[str, ...]:
 
 
 def place(problem: Problem) -> tuple[bool, int, int, bool]:
-    """Sorts problems: HEADLINE first, then short before long."""
     return problem != HEADLINE, problem.seq_q, -problem.head_dim, problem.causal
 
 
 def name(
     backend: str, technique: str | None, tile: str, tile_of_ledger: Tile, problem: Problem, shared: bool
 ) -> str | None:
-    """What a timing is called among the weights; None if no term needs it."""
     if backend == START:
         return None if technique in SEVEN_PRODUCTS else START
     needed = backend == "cuda" and technique in kernels() and tile == tile_of_ledger.slug

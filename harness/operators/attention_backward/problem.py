@@ -13,12 +13,10 @@ from typing import ClassVar
 from harness.operators.attention import problem as forward
 
 ANCHOR = "sdpa_cudnn"
-"""The peer that every interleaved group contains."""
 PEERS = (ANCHOR, "sdpa_flash")
 """Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
 them."""
 ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa4", "fa4_deterministic")
-"""Every library that can be a peer."""
 
 PREFIX = "attention_backward-"
 
@@ -30,7 +28,6 @@ class Problem(forward.Problem):
 
     operator: ClassVar[str] = "attention_backward"
     example: ClassVar[str] = f"{PREFIX}{forward.Problem.example}"
-    words: ClassVar[tuple[str, ...]] = ("attention_backward", *forward.Problem.words)
 
     @property
     def flops(self) -> int:
@@ -52,12 +49,10 @@ class Problem(forward.Problem):
 
     @cached_property
     def slug(self) -> str:
-        """A name safe for files and URLs: attention_backward-b4-h16-n4096-d128-bf16-causal."""
         return PREFIX + super().slug
 
     @classmethod
     def parse(cls, slug: str) -> Problem:
-        """The problem that a slug names. Raises ValueError on anything else, with the first part that is wrong."""
         if not slug.startswith(PREFIX):
             raise ValueError(f"problem: got {slug!r}, expected a slug such as {cls.example}; it begins with {PREFIX}")
         found = super().parse(slug.removeprefix(PREFIX))

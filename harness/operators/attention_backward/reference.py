@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.operators.attention.reference import FP64_FLOPS, BlockNorms, HarnessError, chunks
+from harness.operators.attention.reference import FP64_FLOPS, BlockNorms, HarnessError, chunks, softmax
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.precision import ieee_matmul
 from harness.operators.protocol import Sample, Tensors
@@ -28,11 +28,8 @@ class Gradient:
     truth: Tensor
     """In fp32, which is far finer than the 16-bit roundings judged."""
     size: BlockNorms
-    """Of the truth."""
     yardstick: BlockNorms
-    """Of the yardstick's error."""
     pytorch: BlockNorms
-    """Of plain PyTorch's error."""
     arithmetic: BlockNorms
     """Of what fp32 sums of dP and D may be off by."""
 
@@ -139,12 +136,7 @@ def plain_pytorch(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, 
     q, k, v, do = (tensors[name] for name in ("q", "k", "v", "do"))
     dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, k, v))
     for rows, head, hidden in chunks(q, k, causal, q.element_size()):
-        scores = (q[rows] * scale) @ k[head].T
-        if hidden is not None:
-            scores.masked_fill_(hidden, -torch.inf)
-        p = torch.softmax(scores, -1)
-        if hidden is not None:
-            p.masked_fill_(hidden, 0.0)  # rows that see no key: softmax made them NaN
+        p = softmax((q[rows] * scale) @ k[head].T, hidden)
         dp = do[rows] @ v[head].T
         ds = (p * (dp.float() - (p * dp.float()).sum(-1, keepdim=True))).to(q.dtype)
         dv[head] += (p.mT @ do[rows]).sum(0)

@@ -26,7 +26,6 @@ THEMES = {
     },
     "The whole kernel": {"flagship": "Flagship"},
 }
-"""Theme -> technique -> its title, as in other operators where it is the same technique."""
 
 LABELS = {
     "fa4_deterministic": "flash-attn 4, deterministic",
@@ -36,4 +35,3 @@ LABELS = {
     "backward_deterministic": "attention backward in CUDA, deterministic",
     "backward_gap_explained": "Share of the gap from core Triton to the flagship that has a cause",
 }
-"""Library or side of a ratio -> its name, beside those of attention."""

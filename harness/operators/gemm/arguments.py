@@ -46,17 +46,14 @@ def _matrix(name: str, rows: int, columns: int, dtype: str) -> TensorSpec:
 
 
 def scalars(problem: Problem) -> dict[str, Any]:
-    """What a launch takes beside its tensors."""
     return {"epilogue": problem.epilogue}
 
 
 def block_k(tile: Tile) -> int:
-    """Elements of k in a step of the main loop."""
     return dict(tile.extra).get("block_k", BLOCK_K)
 
 
 def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
-    """The compile-time constants of a CUDA kernel (gemm.cuh)."""
     return {
         f"GEMM_{problem.dtype.upper()}": 1,
         "GEMM_OUT_FP32": int(problem.out == "fp32"),
@@ -105,5 +102,4 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> G
 
 
 def sizes(problem: Problem) -> GemmArgs:
-    """The sizes alone, which is what a kernel's workspace depends on."""
     return GemmArgs(**{name: getattr(problem, name) for name in SIZES})

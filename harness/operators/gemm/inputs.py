@@ -22,7 +22,6 @@ Draw = Callable[[str, Tensor], Tensor]
 
 
 def _normal(name: str, values: Tensor) -> Tensor:
-    """N(0, 1)."""
     return values
 
 

@@ -30,4 +30,3 @@ LIBRARIES = {
     ),
     "quack": Library("quack", "quack.gemm_interface", "quack-kernels", "pip install quack-kernels", "quack-kernels"),
 }
-"""Peer -> its library."""

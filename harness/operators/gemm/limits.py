@@ -77,7 +77,6 @@ WARPGROUP_TILES = Limit(
 
 
 def _in_gluon(*limits: Limit) -> tuple[Limit, ...]:
-    """The same limits of Gluon."""
     return tuple(replace(limit, backend="gluon") for limit in limits)
 
 

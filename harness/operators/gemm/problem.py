@@ -47,7 +47,6 @@ class Problem:
     groups: int = 1
     operator: ClassVar[str] = "gemm"
     example: ClassVar[str] = "gemm-m4096-n4096-k4096-bf16"
-    words: ClassVar[tuple[str, ...]] = ("gemm", *DTYPES, "fp32", *EPILOGUES[1:])
     tile_field: ClassVar[str] = "tile_key"
     tile_key: ClassVar[int] = 0
 
@@ -91,7 +90,6 @@ class Problem:
 
     @property
     def busy_groups(self) -> int:
-        """Groups that have rows."""
         return self.groups - self.groups // EMPTY
 
     @property
@@ -105,13 +103,11 @@ class Problem:
 
     @property
     def kernel(self) -> str:
-        """What a kernel is compiled for: bf16 plain."""
         groups = "groups" if self.groups > 1 else ""
         out = "fp32 output" if self.out == "fp32" else ""
         return " ".join(filter(None, (self.dtype, self.epilogue, groups, out)))
 
     def is_ragged(self, tile: Tile) -> bool:
-        """Whether the tile does not divide C."""
         return bool(self.m % tile.block_m or self.n % tile.block_n)
 
     def distance(self, other: Problem) -> tuple[float, bool]:
@@ -125,7 +121,6 @@ class Problem:
         return replace(self, **{name: min(getattr(self, name), most) for name, most in LARGEST_ON_A_CPU.items()})
 
     def tflops(self, milliseconds: float) -> float:
-        """TFLOPS of a launch that takes so many milliseconds."""
         return self.flops / milliseconds / 1e9
 
     @cached_property

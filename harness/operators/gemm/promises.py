@@ -16,7 +16,6 @@ _over_best_peer = partial(Promise, theirs=FASTEST, rivals=GROUPED_RIVALS, experi
 
 
 def promises() -> tuple[Promise, ...]:
-    """In the order of the scorecard. An entry begins with its first row."""
     sustained = partial(_over_cublas, experiment="sustained", mode="sustained")
     return (
         _over_cublas("gemm_over_cublas", "cuda", experiment="grid", technique=FLAGSHIP),

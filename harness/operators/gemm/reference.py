@@ -59,7 +59,6 @@ class Expected:
 
 
 def exact(problem: Problem, sample: Sample) -> Expected:
-    """What a sample should give."""
     a, bias = sample.tensors["a"], sample.tensors.get("bias")
     wide = None if bias is None else bias.double()
     c = torch.empty(problem.m, problem.n, dtype=torch.float64, device=a.device)

@@ -93,7 +93,6 @@ _TILES = {
 }
 """Language -> number -> slugs of the tiles that `tune` tries."""
 SCHEDULES_IN = {language: (0, *numbers) for language, numbers in _TILES.items()}
-"""Language -> the numbers that it has."""
 GRID = {
     language: tuple(
         replace(tile, extra=(*tile.extra, ("schedule", number)))
@@ -106,7 +105,6 @@ GRID = {
 
 
 def schedule(tile: Tile) -> int:
-    """The number of the schedule that a tile names."""
     return dict(tile.extra).get("schedule", 0)
 
 

@@ -40,7 +40,6 @@ THEMES = {
     },
     "The whole kernel": {"flagship": "Flagship"},
 }
-"""Theme -> technique -> its title, as in other operators where it is the same technique."""
 
 LABELS = {
     "cublas": "cuBLAS",

@@ -9,10 +9,8 @@ from harness.catalog.techniques import check_capability
 from harness.operators.gemm.arguments import input_specs, output_specs
 from harness.operators.gemm.inputs import DTYPES
 from harness.operators.gemm.problem import Problem
+from harness.operators.memory import ALIGNMENT, check_address, extent
 from harness.operators.protocol import Scalars, Tensors, TensorSpec
-
-ALIGNMENT = 16
-"""Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""
 
 
 def validate(
@@ -33,7 +31,7 @@ def validate(
             raise ValueError(
                 f"{name}.device: got {tensors[name].device}, expected {tensors['a'].device} as a; use .to(a.device)"
             )
-    extents = {name: _extent(tensor) for name, tensor in tensors.items() if tensor.device.type != "meta"}
+    extents = {name: extent(tensor) for name, tensor in tensors.items() if tensor.device.type != "meta"}
     for name, (begin, end) in extents.items():
         if name != "c" and begin < extents["c"][1] and extents["c"][0] < end:
             raise ValueError(
@@ -63,13 +61,4 @@ def _check(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:
                 f"{name}.stride({dim}): got {step}, expected a multiple of {elements} ({ALIGNMENT} bytes), {least} or "
                 f"more; pass {name}.contiguous()"
             )
-    if tensor.device.type != "meta" and tensor.data_ptr() % ALIGNMENT:
-        raise ValueError(
-            f"{name}.data_ptr(): got {tensor.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}, expected "
-            f"aligned to {ALIGNMENT} bytes; pass {name}.clone()"
-        )
-
-
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+    check_address(name, tensor)

@@ -65,7 +65,6 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         return Number(value, f"{value:.2f}×")
 
     def roof(name: str) -> Number:
-        """The share of the tensor cores' peak that a kernel of the hardware limits reaches."""
         share = answer.roof(data, name)
         return Number(share, f"{100 * share:.0f}%") if share else Number(None, NOT_MEASURED)
 

@@ -29,7 +29,6 @@ DECIDING = {
 
 
 def answer(data: Dataset, problem: Problem | None = None) -> Answer | None:
-    """None while no ladder was timed."""
     return facts.answer(data, RACE, problem)
 
 

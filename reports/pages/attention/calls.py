@@ -30,12 +30,10 @@ class Calls:
 
     @property
     def over(self) -> Gain | None:
-        """The mean of our speed over that of the fastest library."""
         return mean(ratio for *_, ratio in self.lines)
 
 
 def calls(data: Dataset) -> Calls | None:
-    """None while none was timed."""
     experiment = experiments.load(f"{data.operator.name}/{EXPERIMENT}")
     names = experiment.peers
     lines = []

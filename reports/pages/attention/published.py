@@ -92,7 +92,6 @@ def _at(data: Dataset, article: Article, step: Step, backend: str) -> Point:
 
 
 def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
-    """One problem of the article: its last rung, the fastest here and libraries."""
     end = max((step for step in article.steps if step.tflops), key=lambda step: step.tflops or 0)
     last = {
         backend: data.point(article.name, shape.problem, end.technique, backend, tile=end.tile) for backend in LANGUAGES

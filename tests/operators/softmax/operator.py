@@ -22,7 +22,6 @@ class Problem:
     columns: int
     operator: ClassVar[str] = "softmax"
     example: ClassVar[str] = "softmax-r64-c96"
-    words: ClassVar[tuple[str, ...]] = ("softmax",)
     tile_field: ClassVar[str] = "tile_key"
     dtype: ClassVar[str] = "fp32"
     tile_key: ClassVar[int] = 0

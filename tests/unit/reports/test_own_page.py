@@ -42,7 +42,8 @@ def gate(recorded: list[dict], technique: str, backend: str = "cuda") -> dict:
         for row in recorded
         if (row["kind"], row.get("technique"), row["backend"]) == ("gate", technique, backend)
         and (row.get("code") or {}).get("census")
-        and reading.is_reference_tile(row)
+        and row["tile"]
+        == techniques.reference_tile(reading.technique_of(row), reading.problem_of(row).tile_key).to_dict()
     )
 
 

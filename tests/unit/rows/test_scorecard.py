@@ -119,8 +119,6 @@ def test_rows_of_one_assembler_for_both_languages_are_in_no_promise() -> None:
     rows = synthetic.rows()
     other = [{**row, "assembler": "shared"} for row in rows if "experiment" in row]
     assert entries([*rows, *other]) == entries(rows)
-    assert not any(map(reading.is_as_shipped, other))
-    assert all(map(reading.is_as_shipped, rows))
 
 
 @pytest.mark.parametrize(
@@ -302,16 +300,13 @@ def grid_rows(rivals: dict[str, float] = RIVALS, **fields: Any) -> list[Row]:
     return rows
 
 
-def grid_entries(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(reading, "is_reference_tile", lambda row: True)
+def grid_entries(rows: list[Row]) -> dict[str, Any]:
     hashes = {(name, backend): "now" for name in ("wgmma", "flagship") for backend in ("cuda", "triton")}
     return {entry["name"]: entry for entry in scorecard.scorecard(*tables(rows, hashes))["entries"]}
 
 
-def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    card = grid_entries(grid_rows(), monkeypatch)
+def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it() -> None:
+    card = grid_entries(grid_rows())
     fastest = card["flagship_over_fastest"]
     assert fastest["status"] == "complete"
     assert fastest["value"] == pytest.approx(714 / 700)
@@ -323,13 +318,13 @@ def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
     assert [cell["problem"] for cell in card["gluon_over_fa4"]["cells"]] == ["b2-h16-n8192-d128-bf16-full"]
 
 
-def test_triton_stands_with_its_best_rung_and_cuda_with_the_flagship(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_stands_with_its_best_rung_and_cuda_with_the_flagship() -> None:
     rows = grid_rows()
     causal = [row for row in rows if row.get("backend") == "triton" and row["problem"]["causal"]]
     beside = [
         row | {"technique": "wgmma", "samples_ms": [sample / 1.1 for sample in row["samples_ms"]]} for row in causal
     ]
-    card = grid_entries([*rows, *beside], monkeypatch)
+    card = grid_entries([*rows, *beside])
     ratios = {cell["problem"].endswith("causal"): cell for cell in card["triton_over_flagship"]["cells"]}
     assert ratios[True]["value"] == pytest.approx(550 / 714)
     assert ratios[True]["ours_is"].startswith("triton wgmma")
@@ -346,25 +341,23 @@ def gate_of(row: Row, **fields: Any) -> Row:
 WRONG = {"status": "wrong", "reason": "elements are NaN"}
 
 
-def caveats(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def caveats(rows: list[Row]) -> list[str]:
     """Of the entry whose kernels are core Triton's and the flagship."""
-    return list(grid_entries(rows, monkeypatch)["triton_over_flagship"]["caveats"])
+    return list(grid_entries(rows)["triton_over_flagship"]["caveats"])
 
 
-def test_an_entry_says_that_its_kernel_failed_another_gate_and_keeps_its_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_entry_says_that_its_kernel_failed_another_gate_and_keeps_its_value() -> None:
     rows = grid_rows()
-    before = grid_entries(rows, monkeypatch)["triton_over_flagship"]
+    before = grid_entries(rows)["triton_over_flagship"]
     assert before["caveats"] == []
     timing = next(row for row in rows if row.get("backend") == "triton")
     elsewhere = {"experiment": "shared_gpu", "tile": Tile(64, 64).to_dict()}
     unsteady = [gate_of(timing, **elsewhere), gate_of(timing, **elsewhere, **WRONG)]
-    after = grid_entries([*rows, *unsteady], monkeypatch)["triton_over_flagship"]
+    after = grid_entries([*rows, *unsteady])["triton_over_flagship"]
     (told,) = after["caveats"]
     assert told.startswith("on 36 of 36 problems one of the kernels failed another gate")
     assert [cell["value"] for cell in after["cells"]] == [cell["value"] for cell in before["cells"]]
-    assert caveats([*rows, gate_of(timing, **WRONG, experiment="bench")], monkeypatch) == [told]
+    assert caveats([*rows, gate_of(timing, **WRONG, experiment="bench")]) == [told]
 
 
 @pytest.mark.parametrize(
@@ -378,11 +371,11 @@ def test_an_entry_says_that_its_kernel_failed_another_gate_and_keeps_its_value(
         {"status": "timeout", "tile": Tile(128, 128).to_dict()},
     ],
 )
-def test_a_gate_of_another_kernel_is_no_caveat(fields: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_of_another_kernel_is_no_caveat(fields: Row) -> None:
     rows = grid_rows()
     timing = next(row for row in rows if row.get("backend") == "triton")
     gate = gate_of(timing, experiment="bench", **{**WRONG, "tile": Tile(64, 64).to_dict(), **fields})
-    assert caveats([*rows, gate], monkeypatch) == []
+    assert caveats([*rows, gate]) == []
 
 
 @pytest.mark.parametrize(
@@ -395,26 +388,26 @@ def test_a_gate_of_another_kernel_is_no_caveat(fields: Row, monkeypatch: pytest.
     ],
     ids=["disagrees", "another source", "another GPU", "agrees since"],
 )
-def test_an_entry_says_that_cupti_disagrees(fields: list[Row], doubted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_says_that_cupti_disagrees(fields: list[Row], doubted: bool) -> None:
     rows = grid_rows()
     timing = next(row for row in rows if row.get("backend") == "triton")
     seen = timing | {"kind": "cupti", "experiment": "ladder", "status": "implausible", "reason": "CUPTI: +2.4%"}
-    told = caveats([*rows, *(seen | changed for changed in fields)], monkeypatch)
+    told = caveats([*rows, *(seen | changed for changed in fields)])
     assert told == ["of 1 of 72 programs CUPTI measured another time than the events"] * doubted
 
 
-def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_fastest_without_all_rivals_beside_the_same_samples() -> None:
     without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
-    entry = grid_entries(grid_rows(rivals=without), monkeypatch)["flagship_over_fastest"]
+    entry = grid_entries(grid_rows(rivals=without))["flagship_over_fastest"]
     assert (entry["status"], entry["value"]) == ("incomplete", None)
     assert "fa4: no row" in entry["reason"]
     apart = grid_rows(rivals=without)
     other = [row | {"group": "another"} for row in grid_rows(rivals={"fa4": 650.0}) if "samples_ms" in row]
-    entry = grid_entries([*apart, *other], monkeypatch)["flagship_over_fastest"]
+    entry = grid_entries([*apart, *other])["flagship_over_fastest"]
     assert "were not timed in one group" in entry["reason"]
 
 
-def test_a_final_group_that_lacks_a_rival_does_not_hide_one_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_final_group_that_lacks_a_rival_does_not_hide_one_with_all() -> None:
     without = {name: speed for name, speed in RIVALS.items() if name != "fa4"}
     earlier = [
         row
@@ -423,11 +416,11 @@ def test_a_final_group_that_lacks_a_rival_does_not_hide_one_with_all(monkeypatch
         for row in grid_rows(rivals=without)
         if "samples_ms" in row
     ]
-    entry = grid_entries([*grid_rows(), *earlier], monkeypatch)["triton_over_fastest"]
+    entry = grid_entries([*grid_rows(), *earlier])["triton_over_fastest"]
     assert entry["status"] == "complete"
 
 
-def test_a_faster_tile_counts_that_was_timed_beside_the_fastest_rival_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faster_tile_counts_that_was_timed_beside_the_fastest_rival_alone() -> None:
     """Which rival is the fastest needs all of them in one group, our best tile needs that rival."""
 
     def at_another_tile(*rivals: str) -> Any:
@@ -436,15 +429,15 @@ def test_a_faster_tile_counts_that_was_timed_beside_the_fastest_rival_alone(monk
             if row["backend"] == "triton":
                 row["samples_ms"] = [sample / 1.2 for sample in row["samples_ms"]]
                 row["tile"] = Tile(128, 64, 3, 8).to_dict()
-        return grid_entries([*grid_rows(), *rows], monkeypatch)["triton_over_fastest"]
+        return grid_entries([*grid_rows(), *rows])["triton_over_fastest"]
 
-    before = grid_entries(grid_rows(), monkeypatch)["triton_over_fastest"]["value"]
+    before = grid_entries(grid_rows())["triton_over_fastest"]["value"]
     assert at_another_tile("sdpa_cudnn")["value"] == pytest.approx(before)
     assert at_another_tile("sdpa_cudnn", "fa3")["value"] == pytest.approx(1.2 * before)
     assert {cell["theirs_is"] for cell in at_another_tile("fa3")["cells"]} == {"fa3"}
 
 
-def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_in_which_the_clock_fell_is_one_of_the_group() -> None:
     """In its third process one rival was 7% slower: all rivals are still compared beside the same samples."""
     rows = grid_rows()
     for replicate, slower in ((2, {}), (3, {"fa3": 1.07})):
@@ -453,33 +446,33 @@ def test_a_process_in_which_the_clock_fell_is_one_of_the_group(monkeypatch: pyte
             if "samples_ms" in row:
                 samples = [sample * slower.get(row["backend"], 1.0) for sample in row["samples_ms"]]
                 rows.append(row | again | {"samples_ms": samples, "details": {"final": True, "replicate": replicate}})
-    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest"]
+    entry = grid_entries(rows)["flagship_over_fastest"]
     assert (entry["status"], entry["reason"]) == ("complete", None)
 
 
-def test_the_rival_that_is_fastest_over_all_processes_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rival_that_is_fastest_over_all_processes_is_the_fastest() -> None:
     """In the newest process, whose TFLOPS are shown, the fastest rival was so slow that another one was ahead of it."""
     rows = on_boards(lambda row: row["backend"] == "fa3", grid_rows(), a=1.0, b=1.0, c=1.1)
-    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest"]
+    entry = grid_entries(rows)["flagship_over_fastest"]
     assert {cell["theirs_is"] for cell in entry["cells"]} == {"fa3"}
     assert entry["value"] == pytest.approx(714 / 700 * 1.1 ** (1 / 3))
 
 
-def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = grid_entries(synthetic.rows(), monkeypatch)
+def test_what_was_not_run_yet_is_incomplete_on_gpus_that_could() -> None:
+    card = grid_entries(synthetic.rows())
     for name in ("flagship_over_fastest", "triton_over_fastest", "flagship_over_fastest_sustained"):
         assert card[name]["status"] == "incomplete"
         assert f"`twinkernels run attention/{card[name]['experiment']}`" in card[name]["reason"]
     ampere = synthetic.environment(synthetic.ENVIRONMENT["id"], "a board", capability=[8, 0])
     rows = [ampere if row["kind"] == "environment" else row for row in synthetic.rows()]
-    assert not [name for name in grid_entries(rows, monkeypatch) if "flagship" in name]
+    assert not [name for name in grid_entries(rows) if "flagship" in name]
 
 
-def test_the_sustained_ratio_is_of_sustained_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sustained_ratio_is_of_sustained_rows() -> None:
     rows = [row | {"experiment": "hopper_sustained"} if "samples_ms" in row else row for row in grid_rows()]
-    assert grid_entries(rows, monkeypatch)["flagship_over_fastest_sustained"]["status"] == "incomplete"
+    assert grid_entries(rows)["flagship_over_fastest_sustained"]["status"] == "incomplete"
     rows = [row | {"mode": "sustained"} if "samples_ms" in row else row for row in rows]
-    entry = grid_entries(rows, monkeypatch)["flagship_over_fastest_sustained"]
+    entry = grid_entries(rows)["flagship_over_fastest_sustained"]
     assert (entry["status"], len(entry["cells"])) == ("complete", 12)
 
 
