@@ -3,8 +3,6 @@
 Text from rows reaches a page through autoescaping templates only.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

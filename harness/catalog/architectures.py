@@ -1,7 +1,5 @@
 """What the project compiles for, and which of it a GPU runs. Standard library only."""
 
-from __future__ import annotations
-
 CAPABILITY = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_120a": (12, 0)}
 
 

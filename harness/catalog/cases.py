@@ -1,7 +1,5 @@
 """A case is one measurement; every list of cases is made here. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 

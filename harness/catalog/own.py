@@ -6,8 +6,6 @@ ends in `EXPORT int launch(const <Arguments>* args, void* stream)`, as every fil
 cudaErrorNotSupported, it declines.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect

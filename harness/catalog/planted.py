@@ -4,8 +4,6 @@ A patch opens with prose, then `technique:` (the kernel that it breaks) and `dia
 gives it); git ignores what stands before the diff.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

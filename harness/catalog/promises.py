@@ -1,7 +1,5 @@
 """A ratio that the project follows over time, as plain data; operators list theirs in promises.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Limits of a multiprocessor, which kernels of their own measure: plain data, standard library only."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

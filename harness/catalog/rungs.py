@@ -3,8 +3,6 @@
 `python -m harness.catalog.rungs` prints what disagrees; lint runs it. Standard library only.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,8 +1,6 @@
 """Text from strangers, such as names and reasons of rows and kernels, for a terminal or a page. Standard library
 only."""
 
-from __future__ import annotations
-
 import re
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -1,7 +1,5 @@
 """twinkernels: the command line. Commands choose and print; each imports the heavy modules that it needs."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal

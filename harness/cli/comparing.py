@@ -1,7 +1,5 @@
 """scorecard, compare, history: what the rows say about speed."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """check, sanitize, bench, run, tune: kernels are launched, and rows written to reports/runs/."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

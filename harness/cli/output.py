@@ -1,7 +1,5 @@
 """Where a command's rows go: a file of reports/runs/, tables in the terminal, JSON for a program."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping

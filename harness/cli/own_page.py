@@ -1,7 +1,5 @@
 """--report: one page about a kernel of the user's, beside the file of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """record: runs become part of the repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

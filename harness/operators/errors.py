@@ -1,7 +1,5 @@
 """The ways in which loading or launching a case can fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """What kernels ask of the memory in which a tensor lies."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 ALIGNMENT = 16

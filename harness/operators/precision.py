@@ -1,7 +1,5 @@
 """What judges kernels of every operator: the precision of the harness, and whether an output is finite."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Files that several processes may write at once, on a disk that may be full. Standard library only."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Mapping

@@ -13,8 +13,6 @@ A row is vouched for if its source and the checkout's have the same host code an
 file holds the first DIGITS of each hash. `twinkernels build --lock` writes it (harness/build/locking.py).
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

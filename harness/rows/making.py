@@ -1,7 +1,5 @@
 """What every row says of its subject and of its machine, in one place. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

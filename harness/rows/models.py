@@ -3,8 +3,6 @@
 A field that does not apply is absent; None is a value like any other and is refused where the type does not have it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

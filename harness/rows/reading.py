@@ -3,8 +3,6 @@
 Rows of an earlier version of a kernel (`source_sha256` is not the checkout's) do not count.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies the rows of a run into reports/recorded, from which a machine without a GPU makes its report."""
 
-from __future__ import annotations
-
 import lzma
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path

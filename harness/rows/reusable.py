@@ -1,8 +1,6 @@
 """Rows of earlier runs that a new run need not make again: the same kernels, compilers and machine. Standard library
 only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

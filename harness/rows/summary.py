@@ -1,8 +1,6 @@
 """What a reviewer diffs in place of the rows: one short line for each timed cell, and counts of all else. Standard
 library only."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rows as tables in a terminal."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections import defaultdict

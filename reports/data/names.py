@@ -1,7 +1,5 @@
 """What things are called on pages and in figures."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

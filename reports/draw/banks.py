@@ -5,8 +5,6 @@ Shared memory has 32 banks of 4 bytes. A warp's access goes in phases: all 32 la
 many passes as the bank that most distinct words fall into; every pass beyond the first is a conflict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The best of each language and library as ranked bars, a panel for each class of tensor-core instructions."""
 
-from __future__ import annotations
-
 from matplotlib.axes import Axes
 
 from reports.draw.style import COLORS, HEAD, INK, LIBRARY, MARKERS, MUTED, PANEL, PAPER, TICK, canvas, to_svg, write

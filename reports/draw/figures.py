@@ -1,7 +1,5 @@
 """A technique's figure, from rows to SVG text. Equal rows give equal bytes. One colour per language everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

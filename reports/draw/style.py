@@ -1,7 +1,5 @@
 """What all figures share: one colour per language, labels at lines instead of legends, SVG of equal bytes."""
 
-from __future__ import annotations
-
 import io
 import re
 from functools import cache

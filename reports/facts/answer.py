@@ -1,7 +1,5 @@
 """An operator's answer: the best of each language and library at one problem, and what each costs its author."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a CUDA twin did when it ran: counted per instruction on a CPU, and by ncu on a GPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

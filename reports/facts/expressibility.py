@@ -1,7 +1,5 @@
 """What each language can say of a technique, from rows of compiled probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """What a technique buys in each language, as numbers: over its parent, over the other language, and why a number is
 missing."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping

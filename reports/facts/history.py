@@ -1,8 +1,6 @@
 """How headline cells moved over recorded runs: the speed over the anchor of its own group, run by run, and what
 `compare` says of the last two runs."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows that are not a pass, as pages list them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A row of 64 numbers of 16 bits is eight pieces of 16 bytes; eight groups of four banks serve one piece each in a pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What each language can say of a technique, and what core Triton costs there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which rung the machine code of a kernel resembles most, and which technique comes next on its ladder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

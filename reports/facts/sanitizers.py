@@ -1,7 +1,5 @@
 """What compute-sanitizer's tools say of each twin."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The scorecard's entries as pages show them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

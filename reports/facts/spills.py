@@ -1,7 +1,5 @@
 """What spills: bytes that a compiler keeps in local memory because registers ran out, for every binary in the rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

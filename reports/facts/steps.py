@@ -3,8 +3,6 @@
 A step is a technique in one language at one problem, under one policy: at the reference tile, or at its best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

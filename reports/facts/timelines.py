@@ -9,8 +9,6 @@
 Nothing in them is measured.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

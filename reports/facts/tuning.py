@@ -1,7 +1,5 @@
 """Tiles: the reference, the best that both languages can express, the best of a language's own grid."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from harness.catalog import techniques

@@ -1,7 +1,5 @@
 """What each Triton makes of a kernel: its time beside the installed one's."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 

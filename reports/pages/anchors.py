@@ -1,7 +1,5 @@
 """Every heading of a rendered page gets a link to itself."""
 
-from __future__ import annotations
-
 import re
 
 HEADING = re.compile(

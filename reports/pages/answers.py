@@ -1,8 +1,6 @@
 """What the answer of every operator shows: what to write, what it costs, and how to measure it. The pages of all but
 the first operator, which add each step and every problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

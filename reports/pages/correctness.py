@@ -1,7 +1,5 @@
 """The page about correctness in one screen: what the gates and the sanitizers say of every twin."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

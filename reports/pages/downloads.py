@@ -1,7 +1,5 @@
 """The files beside the pages: what a figure shows as CSV, and the rows behind it as JSON lines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

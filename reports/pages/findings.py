@@ -15,8 +15,6 @@ and where rows say which version has it:
     gate = [tile, tile that is right]           gates of GATED; timed = "flagship"; overlap = true
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The pages of the guide: Markdown of notes/guide, and the planted bugs with what one of them prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

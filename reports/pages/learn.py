@@ -12,8 +12,6 @@ notes/learn.md has them in order: a heading, a block "```toml lesson", and what 
     cell                the row of the matrix that says what each language can do; by default the technique's
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Source files as HTML: highlighted, and as a diff to the parent's program."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 from dataclasses import dataclass

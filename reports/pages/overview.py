@@ -1,7 +1,5 @@
 """Pages that list: every technique with the matrix, its proofs, regressions, the data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

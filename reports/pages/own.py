@@ -1,7 +1,5 @@
 """The page about a kernel of the user's: its speed beside the ladder, its error, its machine code, what to try next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

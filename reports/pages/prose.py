@@ -7,8 +7,6 @@ A number that was not measured says so in the text, a name that does not exist r
 ascend. Where they do not, the text says so, and tests/unit/reports/test_claims.py fails with the claim's name.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

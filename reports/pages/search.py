@@ -4,8 +4,6 @@ Lessons, the glossary, techniques, findings and pages are found by titles, by wo
 said of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

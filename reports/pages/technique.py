@@ -1,7 +1,5 @@
 """The page of one technique: both sources, their machine code, what they count, their numerics and their times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from typing import Any

@@ -1,7 +1,5 @@
 """A user's function, attend(q, k, v, *, causal, scale), as one of tensors and scalars that returns o and lse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

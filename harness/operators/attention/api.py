@@ -4,8 +4,6 @@ What a call needs is worked out once for each kind of call (shapes, strides, dty
 from then on; a later call of the same kind reads addresses, allocates its outputs and launches.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Hashable

@@ -3,8 +3,6 @@
 A number in here is a quotation, typed from the article's text. What this project measures is in rows, never here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,8 +1,6 @@
 """Problems of attention drawn at random: what the experiments random_problems check, of the backward pass too. Standard
 library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

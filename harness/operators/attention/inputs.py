@@ -1,7 +1,5 @@
 """The same inputs for every backend: seeded values of q, k and v."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ running max, which draws other roundings than the yardstick's: right kernels wer
 accumulating O in 16 bits over 2048 keys takes 2 to 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

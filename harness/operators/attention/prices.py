@@ -5,8 +5,6 @@ one rung of the ladder over the rung before it; or the one of them that was time
 adds up.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The ratios of attention that the scorecard follows. Standard library only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.catalog import experiments

@@ -1,8 +1,6 @@
 """Limits of a multiprocessor that attention meets: the kernels of cuda_kernels/attention/hopper/roofs, which measure
 them. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

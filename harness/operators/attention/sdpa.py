@@ -4,8 +4,6 @@ torch.nn.attention.register_flash_attention_impl (torch 2.13) names it, activate
 restore_flash_attention_impl takes it away again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

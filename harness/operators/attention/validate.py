@@ -3,8 +3,6 @@
 Reads shapes, strides, dtypes and addresses only, never values, so meta tensors do.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate

@@ -4,8 +4,6 @@ A block works on one tile of queries after the other, one block on each multipro
 the same in every problem: so much before and after its loop, and so much for each tile of keys.
 """
 
-from __future__ import annotations
-
 import heapq
 
 from harness.catalog.entries import Tile

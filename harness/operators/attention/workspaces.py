@@ -1,7 +1,5 @@
 """Memory that kernels of attention and of its gradients find zero and leave zero: no launch has to zero it."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,8 +1,6 @@
 """A user's function, gradients(q, k, v, o, lse, do, *, causal, scale), as one of tensors and scalars that returns dq,
 dk and dv."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

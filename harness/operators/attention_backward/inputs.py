@@ -1,7 +1,5 @@
 """The same inputs for every backend: attention's seeded q, k and v, dO, and what the forward pass makes of them."""
 
-from __future__ import annotations
-
 import torch
 
 from harness.operators.attention import inputs as forward

@@ -1,8 +1,6 @@
 """Are these gradients right? Each by attention's rule, in blocks of its own rows: an error of at most twice the
 yardstick's largest and 1.5 times its norm, and what rounding an output once may do and fp32 sums of dP and D."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ steps lead from core Triton's program to the flagship without a break; what the 
 remainder.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any

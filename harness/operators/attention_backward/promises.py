@@ -1,7 +1,5 @@
 """The ratios of attention's backward pass that the scorecard follows. Standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.promises import FASTEST, Promise
 from harness.operators.attention_backward.problem import ANCHOR
 

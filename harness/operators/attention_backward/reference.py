@@ -5,8 +5,6 @@ here. P = exp(scale S - LSE), which is 0 where LSE is -inf, dS = P (dP - rowsum(
 dQ = scale dS K; a head of K and V has the sum over its query heads. All walk over heads and query rows in chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Bad input ends here: attention's checks, and those of what a backward pass has beside. Reads shapes, strides, dtypes
 and addresses only."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from harness.catalog.entries import Technique

@@ -1,8 +1,6 @@
 """A user's function, multiply(a, b), multiply(a, b, bias) or multiply(a, b, offsets), as one of tensors and
 scalars that returns c."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The same inputs for every backend: seeded values of a, b and the bias."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Is this C right? Every element has a limit of its own: half an ulp of its dtype, and what fp32 sums may be off."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Matrix products as libraries have them, by the name of the peer."""
 
-from __future__ import annotations
-
 import importlib
 import statistics
 from collections.abc import Callable, Mapping

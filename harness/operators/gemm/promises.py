@@ -1,7 +1,5 @@
 """The ratios of matrix products that the scorecard follows. Standard library only."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from harness.catalog.promises import FASTEST, Promise

@@ -6,8 +6,6 @@ they add, group by group, and no order of fp32 sums does worse. Nothing else is 
 on the way are found out, and so is a k tail that is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

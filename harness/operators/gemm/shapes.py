@@ -1,7 +1,5 @@
 """The shapes of the scorecard, in bf16: 26 of one product, and those of groups. Standard library only."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from harness.operators.gemm.problem import Problem

@@ -1,7 +1,5 @@
 """Bad input ends here: the checks in front of both languages. Reads shapes, strides, dtypes and addresses only."""
 
-from __future__ import annotations
-
 import torch
 
 from harness.catalog.entries import Technique

@@ -1,7 +1,5 @@
 """The pages of attention: the answer, the gap with the five articles, and pictures for its techniques' pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The answer of attention: what is compared, and the techniques that decide."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass

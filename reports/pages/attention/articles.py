@@ -1,7 +1,5 @@
 """The page of an article: its ladder as printed, and as measured here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

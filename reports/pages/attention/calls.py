@@ -1,7 +1,5 @@
 """What a call of flash_attention costs on a stream with nothing queued, beside libraries."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

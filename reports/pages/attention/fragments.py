@@ -3,8 +3,6 @@
 Drawn are the first eight rows and sixteen keys; the other eight rows of a fragment are in the same lanes once more.
 """
 
-from __future__ import annotations
-
 from reports.facts.layouts import layout
 
 KEYS = 16

@@ -1,7 +1,5 @@
 """Gain of each step of an article's ladder, there and here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of the structured heads: where the kernel attends, and where it errs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.ticker import MaxNLocator

@@ -1,7 +1,5 @@
 """The first page: what to write, what it costs, and the techniques that decide."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The gap between a language's best kernel and the flagship, term by term, with what bears out each cause."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An article's ladder beside this project's: what each step is said to buy, and what it buys here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

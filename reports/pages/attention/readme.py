@@ -1,7 +1,5 @@
 """README's first picture: the bars of the first page beside the techniques that decide, one file of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

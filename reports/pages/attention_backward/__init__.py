@@ -1,7 +1,5 @@
 """The pages of attention's backward pass: the answer, for each GPU that has rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

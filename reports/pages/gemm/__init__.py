@@ -1,7 +1,5 @@
 """The pages of matrix products: the answer, for each GPU that has rows."""
 
-from __future__ import annotations
-
 from harness.operators.gemm.libraries import PEERS
 from reports.data.dataset import Dataset
 from reports.facts.answer import Race
