@@ -45,7 +45,6 @@ def problems() -> tuple[Problem, ...]:
 
 
 EXPERIMENT = Experiment(
-    name="any_length",
     problems=problems(),
     techniques=tuple(technique.name for technique in TECHNIQUES if technique.general),
     peers=(),

@@ -33,9 +33,7 @@ USERS = (
 )
 
 EXPERIMENT = Experiment(
-    name="calls",
     problems=(*Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384)), *USERS),
-    techniques=(),
     backends=(),
     peers=("flash_attention", "sdpa_cudnn", "fa3"),
     modes=("idle",),

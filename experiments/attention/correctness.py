@@ -20,7 +20,6 @@ from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="correctness",
     problems=tuple(
         Problem(2, heads, heads_kv, seq_q, seq_kv, head_dim, dtype, causal, layout)
         for dtype, head_dim, causal, layout in product(("fp16", "bf16"), (64, 128), (False, True), ("bhsd", "bshd"))

@@ -36,9 +36,7 @@ def problems() -> tuple[Problem, ...]:
 BEFORE = get("attention/general_shapes")
 *RUNGS, FLAGSHIP = TECHNIQUES
 EXPERIMENT = Experiment(
-    name="decode",
     problems=problems(),
-    techniques=(),
     backends=("cuda", "triton", "gluon"),
     peers=("sdpa_cudnn", "sdpa_flash", "fa3"),
     distributions=("normal",),

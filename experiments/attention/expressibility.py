@@ -15,9 +15,6 @@ if __name__ == "__main__":
 from harness.catalog.entries import Experiment
 
 EXPERIMENT = Experiment(
-    name="expressibility",
-    problems=(),
-    techniques=(),
     backends=(),
     peers=(),
     modes=(),

@@ -26,7 +26,6 @@ PROBLEMS = Problem.comparison_grid((16_384, 4096, 1024), (128, 64))
 PERSISTENT = ("persistent", "without_second_q_buffer")
 
 EXPERIMENT = Experiment(
-    name="flagship_variants",
     problems=PROBLEMS,
     techniques=("flagship",),
     backends=("cuda",),

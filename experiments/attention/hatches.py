@@ -16,7 +16,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="hatches",
     problems=Problem.comparison_grid((4096,), (64, 128)),
     techniques=("softmax_lock",),
     backends=("cuda", "triton", "hatch"),

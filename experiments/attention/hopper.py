@@ -21,7 +21,6 @@ from harness.operators.attention.problem import Problem
 PROBLEMS = Problem.comparison_grid((4096, 1024, 16_384, 512))
 
 EXPERIMENT = Experiment(
-    name="hopper",
     problems=PROBLEMS,
     techniques=tuple(technique.name for technique in TECHNIQUES),
     backends=("cuda", "triton", "gluon"),

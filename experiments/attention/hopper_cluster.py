@@ -18,9 +18,7 @@ from harness.operators.attention.problem import Problem
 PROBLEMS = tuple(problem for problem in Problem.comparison_grid((4096, 1024, 16_384), (64, 128)) if not problem.causal)
 
 EXPERIMENT = Experiment(
-    name="hopper_cluster",
     problems=PROBLEMS,
-    techniques=(),
     backends=("cuda", "gluon", "gluon@3.8.0", "gluon@3.9.0"),
     peers=("sdpa_cudnn",),
     cells=tuple(

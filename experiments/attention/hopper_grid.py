@@ -22,7 +22,6 @@ from harness.operators.attention.problem import Problem
 PROBLEMS = Problem.comparison_grid((512, 1024, 2048, 4096, 8192, 16_384))
 
 EXPERIMENT = Experiment(
-    name="hopper_grid",
     problems=PROBLEMS,
     techniques=("flagship",),
     backends=("cuda", "triton", "gluon"),

@@ -20,9 +20,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention import roofs
 
 EXPERIMENT = Experiment(
-    name="hopper_roofs",
-    problems=(),
-    techniques=(),
     backends=("cuda",),
     peers=(),
     modes=(),

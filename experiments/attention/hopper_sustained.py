@@ -16,7 +16,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="hopper_sustained",
     problems=Problem.comparison_grid((8192, 16_384)),
     techniques=("flagship",),
     backends=("cuda",),

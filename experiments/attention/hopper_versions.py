@@ -18,7 +18,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="hopper_versions",
     problems=Problem.comparison_grid((4096, 8192), (64, 128)),
     techniques=("flagship",),
     backends=("cuda", "triton", "triton@3.9.0", "gluon", "gluon@3.6.0", "gluon@3.9.0", "tlx@3.8.0"),

@@ -24,9 +24,7 @@ TILES = {
 """head_dim -> tiles, by rows, keys, stages and warps."""
 
 EXPERIMENT = Experiment(
-    name="invalidated_barriers",
     problems=PROBLEMS,
-    techniques=(),
     backends=("triton", "triton@3.9.0", "hatch"),
     peers=("sdpa_cudnn",),
     cells=tuple((problem, "producer_consumer", tile) for problem in PROBLEMS for tile in TILES[problem.head_dim]),

@@ -18,7 +18,6 @@ from harness.catalog.techniques import SERIES, TECHNIQUES
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="ladder",
     problems=tuple(
         Problem.square(4, 16, 4096, head_dim, causal=causal) for head_dim in (128, 64) for causal in (False, True)
     ),

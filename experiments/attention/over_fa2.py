@@ -18,7 +18,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="over_fa2",
     problems=tuple(
         Problem.square(16384 // seq, 2048 // head_dim, seq, head_dim, dtype=dtype, causal=causal)
         for dtype, head_dim, causal, seq in product(("bf16", "fp16"), (128, 64), (False, True), (1024, 4096, 16384))

@@ -29,7 +29,6 @@ FEW = tuple(dict.fromkeys(replace(one, seq_q=1 + one.seq_q % 16) for one in DRAW
 """One problem of five, with 1 to 16 queries."""
 
 EXPERIMENT = Experiment(
-    name="random_problems",
     problems=(*DRAWN, *FEW),
     techniques=("flagship",),
     backends=("cuda",),

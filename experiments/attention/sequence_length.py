@@ -19,7 +19,6 @@ TOKENS = 16_384
 HEADS = 16
 
 EXPERIMENT = Experiment(
-    name="sequence_length",
     problems=tuple(
         Problem.square(TOKENS // seq, HEADS, seq, 2048 // HEADS) for seq in (512, 1024, 2048, 4096, 8192, 16_384)
     ),

@@ -16,7 +16,6 @@ from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="shared_gpu",
     problems=(Problem.square(1, 32, 16384, 64), Problem.square(1, 16, 16384, 128)),
     techniques=("tma_loads", "warp_specialized", "wgmma", "producer_consumer", "persistent", "flagship"),
     backends=("cuda", "triton", "gluon", "hatch"),

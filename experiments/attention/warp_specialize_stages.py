@@ -21,9 +21,7 @@ PROBLEMS = tuple(
 )
 
 EXPERIMENT = Experiment(
-    name="warp_specialize_stages",
     problems=PROBLEMS,
-    techniques=(),
     backends=("triton", "triton@3.7.1", "triton@3.8.0", "triton@3.9.0", "hatch"),
     peers=("sdpa_cudnn",),
     modes=(),

@@ -24,7 +24,6 @@ MATRIX = (
     *("wide_tile", "cluster_multicast"),
 )
 EXPERIMENT = Experiment(
-    name="what_triton_costs",
     problems=(Problem.square(4, 16, 4096, 128),),
     techniques=(*MATRIX, "lazy_consumers", "pingpong", "pinned_maxima"),
     backends=("cuda", "triton", "gluon"),

@@ -22,7 +22,6 @@ from harness.operators.attention.problem import Problem
 
 PROBLEMS = Problem.comparison_grid((4096, 16_384), (128, 64))
 EXPERIMENT = Experiment(
-    name="what_triton_misses",
     problems=PROBLEMS,
     techniques=("flagship",),
     backends=("cuda", "triton", "gluon", ledger.TLX),

@@ -22,7 +22,6 @@ from harness.operators.attention_backward.problem import ALL_PEERS, Problem
 TECHNIQUES = tuple(technique.name for technique in hopper.TECHNIQUES)
 
 EXPERIMENT = Experiment(
-    name="correctness",
     problems=(
         *(
             Problem(2, 4, heads_kv, 1024, 1024, head_dim, dtype, causal)

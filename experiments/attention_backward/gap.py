@@ -18,7 +18,6 @@ from harness.operators.attention_backward import prices
 from harness.operators.attention_backward.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="gap",
     problems=Problem.comparison_grid((4096,), (128, 64)),
     techniques=prices.kernels(),
     backends=("cuda", "triton"),

@@ -31,7 +31,6 @@ PROBLEMS = (*SINGLE, *GROUPED)  # every fourth has one head size and mask: a sha
 REPEATS, PAIRED = (techniques.get(f"attention_backward/{name}") for name in ("deterministic", "paired_tiles"))
 
 EXPERIMENT = Experiment(
-    name="grid",
     problems=PROBLEMS,
     techniques=("flagship",),
     backends=("cuda", "gluon"),

@@ -18,7 +18,6 @@ from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="ladder",
     problems=Problem.comparison_grid((4096,), (128, 64)),
     techniques=tuple(technique.name for technique in hopper.TECHNIQUES),
     backends=("cuda", "triton", "gluon"),

@@ -19,7 +19,6 @@ from harness.operators.attention_backward.problem import Problem
 PROBLEMS = Problem.comparison_grid((4096,), (64, 128))
 
 EXPERIMENT = Experiment(
-    name="over_flex",
     problems=PROBLEMS,
     techniques=("flagship", "longest_first"),
     backends=("triton",),

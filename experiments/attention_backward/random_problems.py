@@ -21,7 +21,6 @@ from harness.operators.attention.drawn import drawn
 from harness.operators.attention_backward.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="random_problems",
     problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
     techniques=("paired_tiles", "deterministic"),
     backends=("cuda",),

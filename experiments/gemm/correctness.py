@@ -23,7 +23,6 @@ from harness.operators.gemm.problem import Problem
 TECHNIQUES = tuple(technique.name for technique in (*ampere.TECHNIQUES, *hopper.TECHNIQUES))
 
 EXPERIMENT = Experiment(
-    name="correctness",
     problems=(
         *(
             Problem(m, n, k, dtype, epilogue, out)

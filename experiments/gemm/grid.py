@@ -22,7 +22,6 @@ from harness.operators.gemm.promises import FLAGSHIP
 from harness.operators.gemm.shapes import SHAPES
 
 EXPERIMENT = Experiment(
-    name="grid",
     problems=tuple(sorted(SHAPES, key=lambda problem: problem.flops)),
     techniques=(FLAGSHIP,),
     backends=("cuda", "triton", "gluon"),

@@ -24,7 +24,6 @@ from harness.operators.gemm.promises import GROUPED
 from harness.operators.gemm.shapes import GROUPED_SHAPES
 
 EXPERIMENT = Experiment(
-    name=GROUPED,
     problems=GROUPED_SHAPES,
     techniques=(GROUPED,),
     backends=("cuda", "triton", "gluon"),

@@ -20,7 +20,6 @@ from harness.operators.gemm.problem import Problem
 from harness.operators.gemm.promises import GROUPED
 
 EXPERIMENT = Experiment(
-    name="grouped_correctness",
     problems=(
         Problem(5000, 520, 1096, groups=9),
         Problem(5000, 520, 1096, "fp16", out="fp32", groups=9),

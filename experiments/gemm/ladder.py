@@ -33,7 +33,6 @@ RUNS = {
 """Problem -> the rungs that run there."""
 
 EXPERIMENT = Experiment(
-    name="ladder",
     problems=tuple(RUNS),
     techniques=tuple(one.name for one in RUNGS),
     where={one.name: tuple(problem for problem, names in RUNS.items() if one.name in names) for one in RUNGS},

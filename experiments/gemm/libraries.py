@@ -18,9 +18,7 @@ from harness.operators.gemm.libraries import PEERS
 from harness.operators.gemm.problem import Problem
 
 EXPERIMENT = Experiment(
-    name="libraries",
     problems=(Problem.square(4096), Problem(4096, 14_336, 4096)),
-    techniques=(),
     peers=PEERS,
     distributions=("positive", "outliers", "cancellation"),
 )

@@ -36,7 +36,6 @@ def drawn(draw: Callable[[], float]) -> Problem:
 
 
 EXPERIMENT = Experiment(
-    name="random_problems",
     problems=distinct(drawn),
     techniques=("flagship",),
     backends=("cuda",),

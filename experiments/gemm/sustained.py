@@ -21,7 +21,6 @@ LEAST = 2**39
 """FLOP of a problem that takes more than half a millisecond."""
 
 EXPERIMENT = Experiment(
-    name="sustained",
     problems=tuple(problem for problem in SHAPES if problem.flops >= LEAST),
     techniques=(FLAGSHIP,),
     backends=("cuda", "triton", "gluon"),

@@ -204,8 +204,8 @@ class Ablation(Technique):
 class Experiment:
     """One question and the grid of measurements that answers it.
 
-    `name` is the stem of the file, which opens with the question. `backends` are timed for every technique, `peers`
-    once per problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
+    `name`, by `experiments.load`, is the stem of the file. `backends` are timed for every technique, `peers` once per
+    problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
     best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions` are the inputs of
     the gate, by default all of the operator's; `peers` are by default the operator's. `where` has the problems of
     techniques that do not run on all of `problems`. `cells` are (problem, technique, tile) beside that grid: on one of
@@ -217,9 +217,9 @@ class Experiment:
     the same GPU while kernels are gated, as on a machine that people share.
     """
 
-    name: str
-    problems: tuple[Any, ...]
-    techniques: tuple[str, ...]
+    name: str = ""
+    problems: tuple[Any, ...] = ()
+    techniques: tuple[str, ...] = ()
     backends: tuple[str, ...] = ("cuda", "triton", "triton_native")
     peers: tuple[str, ...] = ("default",)
     tiles: tuple[str, ...] = ("reference",)

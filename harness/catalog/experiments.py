@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -68,8 +69,7 @@ def shown() -> dict[str, str]:
 
 def load(name: str) -> Experiment:
     """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file."""
-    experiment: Experiment = _module(name).EXPERIMENT
-    return experiment
+    return _named(_module(name), "EXPERIMENT")
 
 
 def question(name: str) -> str:
@@ -79,8 +79,8 @@ def question(name: str) -> str:
 
 def without_gpu(name: str) -> Experiment | None:
     """The small one that the file names WITHOUT_GPU; None where thread by thread its problems would take hours."""
-    experiment: Experiment | None = getattr(_module(name), "WITHOUT_GPU", None)
-    return experiment
+    module = _module(name)
+    return _named(module, "WITHOUT_GPU") if hasattr(module, "WITHOUT_GPU") else None
 
 
 def about_articles() -> list[str]:
@@ -89,6 +89,10 @@ def about_articles() -> list[str]:
 
 def article(name: str) -> Any:
     return _module(name).ARTICLE
+
+
+def _named(module: Any, attribute: str) -> Experiment:
+    return replace(getattr(module, attribute), name=module.__name__.rpartition(".")[2])
 
 
 def _module(name: str) -> Any:

@@ -77,8 +77,7 @@ def parse(text: str) -> Kernel:
 
 
 def of_function(function: Callable[..., Any]) -> Kernel:
-    """The kernel that a function of this process is. Raises ValueError for one that another process cannot import: a
-    lambda, a method, one inside another, one that no file holds."""
+    """The kernel that a function of this process is. Raises ValueError for one that no other process can import."""
     name, file = getattr(function, "__qualname__", repr(function)), None
     if inspect.isfunction(function) and getattr(sys.modules.get(function.__module__), name, None) is function:
         file = inspect.getsourcefile(inspect.unwrap(function))  # not the file of its decorator

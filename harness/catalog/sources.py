@@ -42,8 +42,7 @@ def put(path: Path, content: bytes) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time between reading files below the folder and replacing them. The folder is made where it is
-    missing; no other file is."""
+    """One process at a time between reading files below the folder, which is made, and replacing them."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -143,8 +142,7 @@ def _placeless(text: str) -> str:
 
 @cache
 def harness_id() -> str:
-    """Twelve hex digits that name what rows depend on besides kernels and compilers: the code that describes, compiles,
-    reads, runs and judges kernels, and the CPU runtime."""
+    """Twelve hex digits of the code that rows depend on besides kernels and compilers."""
     rooms = ("catalog", "operators", "inspection", "machine", "measure", "build")
     python = [path for room in rooms for path in (ROOT / "harness" / room).rglob("*.py")]
     python += (ROOT / "cuda_kernels").glob("*.py")

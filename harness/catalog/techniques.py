@@ -125,8 +125,7 @@ def ladder_of(technique: Technique) -> Ladder:
 
 
 def check_capability(technique: Technique | None, capability: tuple[int, int] | None) -> None:
-    """Raises ValueError for a GPU (major, minor) without the technique's instructions; where one of both is not known,
-    nothing."""
+    """Raises ValueError for a GPU (major, minor) without the technique's instructions."""
     if technique is None or capability is None or capability[0] in (majors := ladder_of(technique).capabilities):
         return
     age = "too old" if capability[0] < min(majors) else "without these instructions"

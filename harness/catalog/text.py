@@ -7,6 +7,5 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 
 
 def plain(text: str) -> str:
-    """The text with control characters, marks that change its direction and halves of UTF-16 pairs written out, such as
-    \\x1b."""
+    """Control characters, marks that change direction and halves of UTF-16 pairs are written out, such as \\x1b."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -172,8 +172,7 @@ def build(
 
 
 def write_lock(names: Sequence[str] | None) -> NoReturn:
-    """Brings kernels.lock up to date for these techniques, or for all that have recorded rows, and says what became of
-    the rows."""
+    """Brings kernels.lock up to date for these techniques, or for all that have recorded rows."""
     from harness.build import locking
     from harness.machine.progress import Interrupts, Progress
     from harness.rows import frame

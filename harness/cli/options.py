@@ -108,8 +108,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 
 @contextmanager
 def bad_usage(option: str = "") -> Iterator[None]:
-    """A ValueError inside is the user's doing: the command ends with its words, after `option`. They may hold an
-    argument as it was given, so control characters are written out."""
+    """A ValueError inside is the user's doing: the command ends with its words, after `option`."""
     try:
         yield
     except ValueError as error:
@@ -219,8 +218,7 @@ def chosen_backends(
     default: Sequence[str] = (),
     further: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The backends asked for, of those known and the `further` ones; else the default or all that are known. Bad usage
-    for one that was asked for and has no kernel of the techniques `of`."""
+    """The backends asked for, else the default or all that are known. Bad usage for one without a kernel of `of`."""
     for backend in asked or ():
         if backend in techniques.SERIES and backend not in known:
             raise typer.BadParameter(f"{option}: got {backend!r}, which is not run here; expected {', '.join(known)}")
@@ -252,8 +250,7 @@ def experiments() -> dict[str, str]:
 
 
 def load_experiment(name: str, place: str = "gpu") -> Experiment:
-    """The experiment of this name; for a CPU the small one that its file names WITHOUT_GPU. Bad usage where there is
-    none."""
+    """The experiment of this name; for a CPU its WITHOUT_GPU. Bad usage where there is none."""
     called = [
         techniques.shown(kernel) for kernel in techniques.kernels() if name in (kernel.name, techniques.shown(kernel))
     ]

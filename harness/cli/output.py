@@ -37,15 +37,13 @@ def run_file(name: str) -> Path:
 
 
 def one_off_file(name: str) -> Path:
-    """A new file for a command in passing (check, bench, inspect, tune ...), with whatever problem and options. Pages
-    show its rows once they are recorded."""
+    """A new file for a command in passing (check, bench, inspect, tune ...)."""
     file = run_file(name)
     return file.parent / results.ONE_OFF / file.name
 
 
 def write_run(path: Path, description: Mapping[str, Any], rows: Iterable[Row]) -> list[Row]:
-    """Writes what was computed on this machine (`description`: environment.describe()) as a run, and returns its rows
-    without the environment's."""
+    """Writes rows as a run (`description`: environment.describe()), and returns them without the environment's."""
     with results.Writer(path) as writer:
         name = writer.write(making.environment(description, "cpu"))["id"]
         return [writer.write({**row, "environment": name}) for row in rows]

@@ -45,8 +45,7 @@ def write(rows: Sequence[Row], cases: Sequence[Case], path: Path) -> None:
 
 
 def rungs(row: Mapping[str, Any], candidates: Iterable[Technique]) -> list[Row]:
-    """Rows of kind code: what nvcc makes of the rungs' own files at the tile, the problem and the architecture of the
-    user's, as it made that. A rung that does not take them, or does not compile, is left out."""
+    """Rows of kind code: the rungs as the user's kernel was built. One that does not compile so is left out."""
     from harness.build import compiling
     from harness.machine import processes
 

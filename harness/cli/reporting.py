@@ -174,8 +174,7 @@ def measured(experiment: Experiment, place: str, known: ReusableRows, **options:
 
 
 def looked_at(cells: Sequence[Cell], description: Row, known: ReusableRows) -> tuple[list[Row], int]:
-    """What compilers and the CPU make of the cells, as rows, and how many of them are fresh: those that are not
-    `known`. They are on disk."""
+    """What compilers and the CPU make of the cells, as rows on disk, and how many of them are not `known`."""
     from harness.inspection import survey
 
     found = {cell: known.find(survey.row(cell, {})) for cell in cells}

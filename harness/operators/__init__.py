@@ -85,8 +85,7 @@ def anchors() -> tuple[str, ...]:
 
 
 def root(name: str) -> Path:
-    """The folder that holds cuda_kernels/<name> and triton_kernels/<name>: the checkout, but for an operator that was
-    registered."""
+    """The folder that holds cuda_kernels/<name> and triton_kernels/<name>."""
     return _roots.get(name, ROOT)
 
 
@@ -103,8 +102,7 @@ def follow(listener: Callable[[Operator], None]) -> None:
 
 
 def parse(slug: str, operator: str | None = None) -> Any:
-    """The problem that a slug names, of whichever operator reads it. Raises ValueError with the words of the operator
-    whose name the slug begins with, else of the first."""
+    """The problem that a slug names, of whichever operator reads it. Raises ValueError."""
     known = every() if operator is None else (get(operator),)
     faults: dict[str, ValueError] = {}
     for one in known:

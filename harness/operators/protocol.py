@@ -236,8 +236,7 @@ def of_modules(package: str, **others: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator. Names of techniques, peers and experiments are unique inside it, and unique in the project behind
-    its own name: operator/name."""
+    """One operator. Names of techniques, peers and experiments are unique inside it: operator/name."""
 
     name: str
     title: str
@@ -262,11 +261,9 @@ class Operator:
     exact: Callable[[Any, Sample], Any]
     """(problem, sample) -> its Expected."""
     compare: Callable[..., Verdict]
-    """(outputs, expected, *, peer=False). An optional output may be missing. A peer's roundings may be those of plain
-    PyTorch."""
+    """(outputs, expected, *, peer=False). A peer's roundings may be those of plain PyTorch."""
     validate: Callable[..., None]
-    """(problem, tensors, scalars, *, technique, capability) raises TypeError and ValueError for what no kernel
-    takes."""
+    """(problem, tensors, scalars, *, technique, capability). Raises TypeError and ValueError."""
 
     defines: Callable[..., dict[str, int]]
     """(problem, tile, *, constant_strides) -> the compile-time constants of a CUDA kernel."""
@@ -275,8 +272,7 @@ class Operator:
     sizes: Callable[[Any], Any]
     """The same structure with the problem's sizes alone."""
     adapt: Callable[..., Callable[[Tensors, Scalars], Mapping[str, Any]]]
-    """(function, name, *, takes_out) -> the user's function as one of tensors and scalars that returns outputs by
-    name."""
+    """(function, name, *, takes_out) -> the user's as one of tensors and scalars that returns outputs by name."""
     signature: str
     """How a user's function is called, in one line."""
     calling: str

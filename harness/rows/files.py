@@ -10,8 +10,7 @@ UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT
 
 
 def replace(contents: Mapping[Path, bytes]) -> None:
-    """Replaces the files, each in one step, once all new ones are on disk. If one does not fit, the error names it, no
-    file changes, and no other is left behind."""
+    """Replaces the files once all new ones are on disk. If one does not fit, the error names it and no file changes."""
     parts = {path: path.with_name(f".{path.name}.part") for path in contents}
     try:
         for path, part in parts.items():

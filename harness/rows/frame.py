@@ -138,8 +138,7 @@ def _read_table(kind: str, files: Iterable[Path]) -> pandas.DataFrame:
 
 @cache
 def _of_checkout(kind: str) -> pandas.DataFrame:
-    """The table of recorded rows as they are, from the build folder where it was made before: reading it takes a
-    second, making it ten."""
+    """The table of recorded rows, from the build folder where it was made before: a second instead of ten."""
     import pandas
 
     files = results.recorded(RECORDED)

@@ -36,8 +36,7 @@ RECORDED = ".jsonl.xz"
 COMPILERS = "compilers"
 """Folder of reports/recorded for what holds on every machine: rows of kinds proof and code, about compilers alone."""
 ONE_OFF = "one-off"
-"""Folder of reports/runs for what is no experiment and no report: what check, bench, inspect, sanitize, tune and ncu
-did."""
+"""Folder of reports/runs for what is no experiment and no report."""
 KINDS = {
     "environment": "the machine of the rows that follow",
     "gate": "whether an output is right: by its numbers, or, with a tool, by compute-sanitizer",
@@ -296,8 +295,7 @@ class TooLong(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """The object of one line from a stranger. Raises ValueError for what is none, longer than a row may be, or says
-    something twice."""
+    """The object of one line from a stranger. Raises ValueError."""
     row = _parsed(line, once=True)
     if not isinstance(row, dict):
         raise ValueError(f"row: got {line[:40].decode(errors='replace')!r}, expected an object")
@@ -321,8 +319,7 @@ def _require_file(path: Path) -> None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object that says nothing twice; ValueError otherwise. Of two values another reader might take the
-    other."""
+    """A JSON object that says nothing twice: of two values another reader might take the other."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -30,8 +30,7 @@ GAP_EXPLAINED = "gap_explained"
 """How the names of entries end that are no ratios: the share of a gap that has a cause (rows/ledger.py)."""
 ALL_BOARDS = "all boards"
 AMONG_THE_BEST = 0.95
-"""A final group counts if its kernels reach this share of the fastest with the same instructions: other runs and boards
-differ by less."""
+"""A final group counts if its kernels reach this share of the fastest with the same instructions."""
 FAILURES = ("wrong", "cuda_error", "crashed")
 """Statuses of a gate that a kernel fails, not the machine or a limit."""
 COLUMNS = (
@@ -124,11 +123,8 @@ class Doubts:
     def _failed(self, row: Row) -> bool:
         """True if the kernel failed a gate at this tile, or failed one that it passed another time."""
         version = f"{row['source_sha256']} {row['backend']}"
-        return (
-            version,
-            row["technique"],
-            row["tile"],
-        ) in self._failed_at or f"{version} {row['technique']}" in self._unsteady
+        here = version, row["technique"], row["tile"]
+        return here in self._failed_at or f"{version} {row['technique']}" in self._unsteady
 
 
 def _entry(

@@ -49,8 +49,7 @@ def exit_code(rows: Sequence[Row], *, named: bool = False) -> int:
 
 
 def code(rows: Rows) -> list[Table]:
-    """Registers, memory and every instruction that occurs, the languages side by side: a table for each technique and
-    problem."""
+    """Registers, memory and instructions, languages side by side: a table for each technique and problem."""
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["status"] == "passed":
@@ -256,8 +255,7 @@ HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 
 
 
 def _how_to_write(row: Row) -> str:
-    """How a user's kernel is called, where Python could not call it; what to build a .cu file for, where it does not
-    build."""
+    """How a user's kernel is called where Python could not, and what to build a .cu file for that does not build."""
     if not row.get("kernel"):
         return ""
     its = operators.of(problem_of(row))

@@ -98,8 +98,7 @@ def made_of(found: pandas.DataFrame) -> list[dict[str, Any]]:
 
 
 def about(found: pandas.DataFrame, hashes: reading.Hashes | None) -> pandas.DataFrame:
-    """A frame whose `current` is of kernels with these hashes instead of the checkout's, and of what kernels.lock says
-    is the same."""
+    """A frame whose `current` is of kernels with these hashes, or what kernels.lock says is the same."""
     if hashes is None:
         return found
     names = [

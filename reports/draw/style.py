@@ -95,8 +95,7 @@ BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
 
 
 def width_of(text: str, size: float = LABEL, bold: bool = False) -> float:
-    """Pixels that a text takes in the page's font. It is narrower than the one that is measured here, which every
-    matplotlib brings."""
+    """Pixels that a text takes in the page's font, which is narrower than the one that is measured here."""
     return sum(_advance(letter, bold) for letter in text) * size * (0.9 if bold else 0.92)
 
 

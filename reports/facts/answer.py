@@ -314,8 +314,7 @@ def certainty(shares: Mapping[str, Gain]) -> str:
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest kernel and tile of those that the experiment timed in each
-    language, and as "library" the one that is fastest beside CUDA."""
+    """Every problem of an experiment, with the fastest of each language, and as "library" that beside CUDA."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {

@@ -99,8 +99,7 @@ def waited_for(reason: str) -> str:
 
 
 def stalls(row: Row) -> list[tuple[str, float]]:
-    """The largest reasons why a warp did not issue, in cycles that warps waited for each issued instruction; empty
-    where none is known."""
+    """The largest reasons why a warp did not issue, in cycles that warps waited for each issued instruction."""
     found = {
         hit[1].replace("_", " "): value
         for name, value in row["details"]["metrics"].items()

@@ -19,8 +19,7 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Moment:
-    """One run: its rows, the time, the value over the anchor, the hash of the kernel's source, and whether it is
-    today's."""
+    """One run. `value`: over the anchor; `source`: its hash; `current`: whether that is today's."""
 
     rows: Sequence[Row]
     time: str
@@ -31,8 +30,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Line:
-    """One kernel on one problem at one tile, oldest run first. `verdict`: of its last two runs; None where there is one
-    alone."""
+    """One kernel on one problem at one tile, oldest run first. `verdict`: of its last two runs, if it has two."""
 
     technique: str
     backend: str
@@ -60,7 +58,10 @@ def sections(data: Dataset) -> dict[str, list[Line]]:
         mode = modes.get(entry["name"], "burst")
         cells = tuple((cell["case"], mode) for cell in entry["cells"] if "case" in cell)
         entries.setdefault(cells, []).append(score_title(entry["name"]))
-    lines = _lines(data, {cell: timed[cell] for cells in entries for cell in cells if cell in timed})
+    wanted = dict.fromkeys(cell for cells in entries for cell in cells if cell in timed)
+    runs = {cell: each for cell in wanted if (each := _runs(data, timed[cell]))}
+    judged = _judged(data, {cell: found for cell, found in runs.items() if len(found) > 1})
+    lines = {cell: _line(data, found, judged.get(cell)) for cell, found in runs.items()}
     found = {"; ".join(titles): [lines[cell] for cell in cells if cell in lines] for cells, titles in entries.items()}
     return {title: section for title, section in found.items() if section}
 
@@ -70,12 +71,6 @@ def _timings(data: Dataset) -> dict[Cell, list[Row]]:
     timed = (row for row in data.rows if (row.kind, row.status, row.assembler) == ("timing", "passed", "own"))
     rows = sorted((row for row in timed if row.samples_ms and row.technique), key=lambda row: str(row.time))
     return grouped(rows, lambda row: (reading.cell(row), row.mode))
-
-
-def _lines(data: Dataset, cells: Mapping[Cell, Sequence[Row]]) -> dict[Cell, Line]:
-    runs = {cell: found for cell, rows in cells.items() if (found := _runs(data, rows))}
-    judged = _judged(data, {cell: found for cell, found in runs.items() if len(found) > 1})
-    return {cell: _line(data, found, judged.get(cell)) for cell, found in runs.items()}
 
 
 def _judged(data: Dataset, runs: Mapping[Cell, Sequence[Sequence[Row]]]) -> dict[Cell, compare.Verdict]:

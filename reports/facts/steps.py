@@ -50,8 +50,7 @@ def points_of(
 
 
 def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Point:
-    """The kernel in the first experiment that has it; under "best" at the committed tile, which may be the
-    reference's."""
+    """The kernel in the first experiment that has it."""
     found = [point for _, point in points_of(data, problem, technique, backend, policy)]
     counting = next((point for point in found if point.counts), None)
     if counting is None and policy == "best":

@@ -1,7 +1,7 @@
 """What the answer of every operator shows: what to write, what it costs, and how to measure it. The pages of all but
 the first operator, which add each step and every problem."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,8 +19,9 @@ from reports.facts import answer as facts
 from reports.facts.answer import SERIES_OF, Race, over_problems
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, provenance
-from reports.pages.prose import Number
 
+GRID = "grid"
+"""The experiment with every problem."""
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
 """Part of a peer's name -> what environments call the library that torch brings for it. Other peers are torch's own."""
 
@@ -28,19 +29,16 @@ IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
 @dataclass(frozen=True)
 class Comparison:
     """What makes an operator's answer. `between`: what is between its products, which is why its languages differ as
-    they do. `template`: extends answers.html. `grid`: the experiment with every problem. `beside`: another one, which
-    has languages that it lacks."""
+    they do. `beside`: an experiment with languages that GRID lacks."""
 
     race: Race
     between: str
-    template: str
-    grid: str = "grid"
     beside: str | None = None
 
     def pages(self, rows: Rows) -> Iterator[Page]:
         every = self.gpus(rows)
         for path, data in every.items():
-            yield Page(path, self.template, partial(self.page, data, every))
+            yield Page(path, f"{data.operator.name}/index.html", partial(self.page, data, every))
 
     def line(self, rows: Rows, gpu: str) -> Line | None:
         """Of this GPU where its rows are there, else of the first one that has any; None without a ladder."""
@@ -51,14 +49,6 @@ class Comparison:
         found = self._answer(data)
         title = cell_title(found.problem).partition("  ")[0]
         return Line(data.operator.title, path, self.between, title, found.gpu, facts.choices(found))
-
-    def parts(self, technique: Technique) -> list[tuple[str, dict[str, Any]]]:
-        """None: a technique's page shows rows alone."""
-        return []
-
-    def references(self, data: Dataset) -> dict[str, Callable[..., Number]]:
-        """None beyond those of every operator."""
-        return {}
 
     def gpus(self, rows: Rows) -> dict[str, Dataset]:
         """Path -> the dataset that it shows: that of this machine first. Of those that timed CUDA and core Triton."""
@@ -76,7 +66,7 @@ class Comparison:
         found, grid = self._answer(data), self.every_problem(data)
         over_grid = facts.over(data, grid, "library", LANGUAGES)
         steps = self.steps(data, found.problem)
-        every_run = {"every step": self.race.headline, "every problem": self.grid}
+        every_run = {"every step": self.race.headline, "every problem": GRID}
         return {
             **shown(data, found, self.race.headline, every, {"grid": grid}, every_run),
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
@@ -89,14 +79,14 @@ class Comparison:
             "over_grid": over_grid,
             "certainty": facts.certainty(over_grid),
             "ladder": data.operator.experiment(self.race.headline),
-            "all_problems": data.operator.experiment(self.grid),
+            "all_problems": data.operator.experiment(GRID),
         }
 
     def every_problem(self, data: Dataset) -> facts.Grid:
         """Of the grid, with the languages that another experiment timed on some of them."""
         beside = dict(over_problems(data, self.beside, LANGUAGES)) if self.beside else {}
         found = []
-        for problem, points in over_problems(data, self.grid, LANGUAGES):
+        for problem, points in over_problems(data, GRID, LANGUAGES):
             others = beside.get(problem, points)
             found.append((problem, {name: point if point.row else others[name] for name, point in points.items()}))
         return found

@@ -59,8 +59,8 @@ def of_operator(name: str) -> ModuleType | None:
 
     pages(rows) -> the pages, the first of all operators' first one being index.html
     line(rows, gpu) -> its Line in the first page's table, of rows of this GPU if there are any; not of the first
-    parts(technique) -> (template, variables) of what the page of a technique shows beside rows
-    references(data) -> further functions of hand-written text
+    parts(technique), if any -> (template, variables) of what the page of a technique shows beside rows
+    references(data), if any -> further functions of hand-written text
     """
     return importlib.import_module(f"reports.pages.{name}") if (PLACE / name).is_dir() else None
 

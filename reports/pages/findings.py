@@ -110,8 +110,7 @@ def page(
     claims: Claims,
     datasets: Sequence[Dataset] = (),
 ) -> dict[str, Any]:
-    """`proofs`: rows of proofs; `inspected`: rows of machine code that compilers alone made; `datasets`: the GPUs whose
-    checks are counted."""
+    """`inspected`: rows of machine code that compilers alone made; `datasets`: the GPUs whose checks count."""
     facts = _Facts(data, proofs, inspected, datasets)
     found = [_finding(*one, facts, claims) for one in sections()]
     return {"findings": found, "kinds": KINDS, "files": found, "most": MOST, "triton": RELEASES[0]}

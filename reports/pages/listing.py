@@ -69,8 +69,7 @@ def listing(technique: Technique, language: str) -> Listing | None:
 
 
 def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
-    """From the program of the parent's twin to that of this one, each in the file that holds it, or None where either
-    has no file."""
+    """From the program of the parent's twin to that of this one; None where either has no file."""
     programs = [program_of(which, language) for which in (parent, technique)]
     paths = [sources.kernel_file(language, which.path) for which in programs]
     if not all(path.is_file() for path in paths):
@@ -89,8 +88,7 @@ def diff(parent: Technique, technique: Technique, language: str) -> Diff | None:
 
 
 def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
-    """About twenty lines of the CUDA kernel: those with the most new lines of code, of the first technique its main
-    loop. None where the kernel is the parent's."""
+    """The lines of the CUDA kernel with the most new ones, of the first technique its main loop; None without any."""
     program = program_of(technique, "cuda")
     path = sources.kernel_file("cuda", program.path)
     lines = path.read_text().splitlines()

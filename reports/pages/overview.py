@@ -69,8 +69,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
 
 
 def two_gpus(rows: Rows) -> dict[str, Any] | None:
-    """Whether the first two GPUs agree about what an operator's techniques buy: its title, their names, how many gains
-    both timed, and those that differ. None where both timed none."""
+    """Whether the first two GPUs agree about what an operator's techniques buy; None where both timed none."""
     others = [data for data in rows.datasets if data.recorded and data.gpu != rows.main.gpu]
     shared = on_both(rows.main, others[0]) if others else []
     if not shared:

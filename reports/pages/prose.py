@@ -255,8 +255,8 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         *(tflops, best, tried, gain, gain_at),
         *(versus, over, code, gate, ncu),
     )
-    module = of_operator(data.operator.name)
-    return {one.__name__: one for one in functions} | (module.references(data) if module else {})
+    further: Any = getattr(of_operator(data.operator.name), "references", lambda _: {})
+    return {one.__name__: one for one in functions} | further(data)
 
 
 def _missing(*points: Point) -> Number:

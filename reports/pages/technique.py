@@ -43,7 +43,7 @@ CENSUS_FIRST = (
 
 def page(rows: Rows, which: Technique) -> dict[str, Any]:
     data, datasets = rows.main, rows.fresh_first
-    module = of_operator(which.operator)
+    parts: Any = getattr(of_operator(which.operator), "parts", lambda _: [])
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)
     parents = {language: techniques.parent(which, language) for language in written}
@@ -80,7 +80,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "languages": LANGUAGES,
         "long": LONG,
         "programs": {name: sources.same_program(which.path, name) for name in written},
-        "parts_of": module.parts(which) if module else [],
+        "parts_of": parts(which),
         "before": rungs()[place - 1] if place else None,
         "after": rungs()[place + 1] if place + 1 < len(rungs()) else None,
         "parent": parent,

@@ -239,8 +239,7 @@ def _multiprocessors(gpu: int) -> int:
 
 
 def case_of(problem: Problem, multiprocessors: int) -> Case:
-    """The faster flagship, at the tile that suits the problem on a GPU of so many multiprocessors. One case for all
-    problems that share a kernel."""
+    """The faster flagship at the tile that suits the problem: one case for all problems that share a kernel."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
     technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
     if waves.decodes(problem, multiprocessors):

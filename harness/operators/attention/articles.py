@@ -5,7 +5,6 @@ A number in here is a quotation, typed from the article's text. What this projec
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem
@@ -91,15 +90,12 @@ class Article:
         before = self.printed_before(step)
         return step.tflops / before.tflops if before and step.tflops and before.tflops else step.gain
 
-    def experiment(self, **rest: Any) -> Experiment:
+    def experiment(self) -> Experiment:
         """All of the article's cells in both languages."""
         steps = tuple((self.problem, step.technique, step.tile) for step in self.steps)
         further = tuple((shape.problem, *rung) for shape in self.shapes for rung in shape.rungs)
         return Experiment(
-            name=self.name,
             problems=tuple(shape.problem for shape in self.shapes),
-            techniques=(),
             cells=tuple(dict.fromkeys((*steps, *further))),
             backends=("cuda", "triton"),
-            **rest,
         )

@@ -9,8 +9,7 @@ from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
 
 COUNTED = Problem.square(1, 1, 512, 128, causal=True)
-"""Small, so that a report has the counts of every twin in seconds, and long enough that every phase occurs: first,
-inner and diagonal tiles, and rings of buffers that wrap."""
+"""Counted in seconds, and long enough for first, inner and diagonal tiles and for rings of buffers that wrap."""
 LARGE = Problem.square(4, 16, 4096, 128)
 """Fills the GPU: only there the warps that were active say something."""
 

@@ -19,8 +19,7 @@ on an H100 and an H200 (tests/unit/attention/test_waves.py compares them)."""
 LAUNCH = 7.5
 """Microseconds of a launch, up to the first product and after the last."""
 DEALT = 16
-"""Tiles of queries for each multiprocessor up to which they are dealt out one by one: a millisecond of Python. More of
-them fill the gaps that their order leaves."""
+"""Tiles for each multiprocessor up to which they are dealt out one by one, in a millisecond; more of them fill gaps."""
 
 
 def fastest(problem: Problem, multiprocessors: int) -> Tile:

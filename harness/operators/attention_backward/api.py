@@ -69,8 +69,7 @@ def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> No
 
 
 def of_call(ctx: Any, d_o: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The gradients with respect to a call's arguments: by the operator below where something traces them or asks for
-    their gradients, else without its dispatch."""
+    """The gradients of a call: by the operator below where something traces them, else without its dispatch."""
     if d_o is None and d_lse is None:
         return (None,) * 6
     traced = is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_grad_enabled()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from harness.catalog.entries import Limit, Tile
+from harness.operators.attention.limits import POWER_OF_TWO, SHARED_MEMORY_BYTES
 from harness.operators.attention_backward.problem import Problem
-
-SHARED_MEMORY_BYTES = 227 * 1024
-"""Bytes that a block can ask for on compute capability 9.0."""
 
 
 def buffers(problem: Problem, tile: Tile) -> int:
@@ -23,11 +21,6 @@ HEAD_DIM_256 = Limit(
     lambda problem, tile: problem.head_dim == 256,
 )
 HEAD_DIM = Limit("*", "head_dim must be 64 or 128", lambda problem, tile: problem.head_dim not in (64, 128))
-POWER_OF_TWO = Limit(
-    "triton",
-    "Triton's tensors have powers of two for sizes: block_m and block_n must be such",
-    lambda problem, tile: bool(tile.block_m & tile.block_m - 1 or tile.block_n & tile.block_n - 1),
-)
 TILE_ROWS = Limit(
     "*",
     "scratch memory has room for tiles of up to 128 queries: block_m must be at most 128",

@@ -38,8 +38,7 @@ def adapt(
 
 
 def _decline(signature: inspect.Signature, given: tuple[str, ...], epilogue: str, *, widens: bool) -> None:
-    """Raises NotImplementedError for a problem that only a function with more parameters can do; not where they are not
-    known."""
+    """Raises NotImplementedError for a problem that only a function with more parameters can do."""
     if not signature.parameters:
         return
     if epilogue == "gelu" and "epilogue" not in signature.parameters:

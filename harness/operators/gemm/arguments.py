@@ -88,8 +88,7 @@ class GroupedArgs(GemmArgs):
 
 
 def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> GroupedArgs:
-    """The arguments of a launch on these tensors, of torch or of a profiler's single launch; they hold no reference to
-    them."""
+    """The arguments of a launch on these tensors; they hold no reference to them."""
     a, b, c = (tensors[name] for name in "abc")
     bias, offsets = tensors.get("bias"), tensors.get("offsets")
     rows, columns = (a.stride()[0], b.stride()[-2], c.stride()[0]), (a.shape[0], b.shape[-2], a.shape[1])

@@ -47,8 +47,7 @@ def page(rows: Rows, name: str) -> dict[str, Any]:
 
 
 def hit_rates(datasets: Sequence[Dataset]) -> list[tuple[Row, dict[str, float]]]:
-    """L2 hit rates in percent of the two orders of blocks, on problems with more than one head where ncu counted both;
-    with a row of each."""
+    """A row, and L2 hit rates in percent of both orders of blocks, on problems with heads where ncu counted both."""
     cells: dict[tuple[str, str], tuple[Row, dict[str, float]]] = {}
     for name in L2_ORDERS:
         for row, _ in counters.profiled(datasets, name):

@@ -114,8 +114,7 @@ def shape_line(data: Dataset, article: Article, shape: Shape) -> ShapeLine:
 
 
 def _best(data: Dataset, article: Article, problem: Problem, backend: str) -> Point:
-    """The fastest of all cells that the article's experiment has timed on one problem: those that it asks for, and
-    those that it asked for before."""
+    """The fastest of all cells that the article's experiment ever timed on one problem."""
     timed = {(row.technique, row.tile) for row in data.at(article.name, problem, backend) if row.technique}
     kernels = [(name, Tile.parse(tile)) for name, tile in sorted(timed)]
     return fastest(data.point(article.name, problem, name, backend, tile=tile) for name, tile in kernels)

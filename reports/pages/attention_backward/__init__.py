@@ -59,7 +59,6 @@ ANSWER = Backward(
         labels={"sdpa_flash": "FlashAttention-2"},
     ),
     between="who adds dQ while others multiply",
-    template="attention_backward/index.html",
     beside=FLEX,
 )
-pages, line, parts, references = ANSWER.pages, ANSWER.line, ANSWER.parts, ANSWER.references
+pages, line = ANSWER.pages, ANSWER.line

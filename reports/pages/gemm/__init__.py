@@ -21,6 +21,5 @@ ANSWER = Comparison(
         labels={"inductor": "Inductor"},
     ),
     between="nothing between the products",
-    template="gemm/index.html",
 )
-pages, line, parts, references = ANSWER.pages, ANSWER.line, ANSWER.parts, ANSWER.references
+pages, line = ANSWER.pages, ANSWER.line

@@ -70,4 +70,4 @@ def test_what_is_not_known_is_refused_by_name(ask: object, error: type[Exception
 def test_a_slug_names_its_operator() -> None:
     assert operators.parse("b1-h2-n128-d64-fp16-full") == Problem.square(1, 2, 128, 64, dtype="fp16")
     assert operators.of(Problem.square(1, 1, 128, 64)).name == "attention"
-    assert experiments.load("attention/ladder") is experiments.load("ladder")
+    assert experiments.load("attention/ladder") == experiments.load("ladder")
