@@ -179,16 +179,19 @@ def test_without_any_gpu_left_every_problem_is_a_row(tmp_path: Path) -> None:
     assert {row["status"] for row in gates} == {"interrupted"}, "a command that continues this one does them"
 
 
+class Interrupting(Pretended):
+    """Ctrl-C comes while it works; its row comes when it has ended."""
+
+    def poll(self) -> Answer:
+        if self.stopped:
+            return Answer(self.todo[0].lines, 130)
+        os.kill(os.getpid(), signal.SIGINT)
+        return Answer()
+
+
 def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Interrupting(Pretended):
-        def poll(self) -> Answer:
-            if self.stopped:
-                return Answer(self.todo[0].lines, 130)
-            os.kill(os.getpid(), signal.SIGINT)
-            return Answer()
-
     worker = Interrupting("GPU 0", [])
     with pytest.raises(SystemExit) as ended:
         fleet.run(WORK, tmp_path / "run.jsonl", [worker], new_worker=nobody)
@@ -201,13 +204,6 @@ def test_ctrl_c_lets_the_cases_in_progress_end_and_loses_no_row(
 def test_what_was_interrupted_is_continued_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Interrupting(Pretended):
-        def poll(self) -> Answer:
-            if self.stopped:
-                return Answer((), 130)
-            os.kill(os.getpid(), signal.SIGINT)
-            return Answer(self.todo[0].lines)
-
     diary: list = []
     workers = iter((Interrupting("GPU 0", []), Pretended("GPU 0", diary)))
     monkeypatch.setattr(ray_workers, "workers", lambda count, address: nullcontext(([next(workers)], nobody)))
