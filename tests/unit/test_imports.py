@@ -390,7 +390,7 @@ def test_rooms_that_know_no_operator_use_none_of_its_words() -> None:
 
 
 def test_describing_an_operator_needs_no_torch() -> None:
-    """Its problem, ladders, tiles, limits and claims."""
+    """Its problem, ladders, tiles, limits and claims; nor does importing the harness."""
     program = (
         "import sys; from harness import operators; from harness.expressibility import matrix; "
         "from harness.catalog import tiles; tiles.all_tables(); sys.exit('torch' in sys.modules)"

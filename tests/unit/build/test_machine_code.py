@@ -166,7 +166,7 @@ def case(backend: str, name: str = "mma_ldmatrix") -> Case:
 
 def inspect(one: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
     """compiling.inspect, in a process of the case's environment and of this assembler: Triton reads its path once."""
-    environment = {**(environment_of(one) or {}), "ASSEMBLER": ptxas}
+    environment = {**(environment_of(one) or {}), **({} if ptxas == "bundled" else {"ASSEMBLER": ptxas})}
     found: dict[str, Any] = children.call(compiling.inspect, one, arch, ptxas, environment=environment)
     return found
 

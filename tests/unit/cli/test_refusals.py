@@ -159,6 +159,7 @@ def test_a_refusal_takes_half_a_second() -> None:
             "N at most 5, the number of problems",
         ),
         (("run", "attention/ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
+        (("record",), "Missing argument 'FILE'", "record"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
