@@ -16,8 +16,8 @@ constexpr int N = 16;
 
 KERNEL(32, 1) warp_product(const Arguments arguments) {
   const uint32_t a_smem = shared_base(), b_smem = a_smem + N * N * 2, c_smem = b_smem + N * N * 2;
-  const auto* a = static_cast<const TYPE*>(arguments.tensors[0]);
-  const auto* b = static_cast<const TYPE*>(arguments.tensors[1]);
+  const auto* a = static_cast<const ELEMENT_TYPE*>(arguments.tensors[0]);
+  const auto* b = static_cast<const ELEMENT_TYPE*>(arguments.tensors[1]);
   auto* c = static_cast<float*>(arguments.tensors[2]);
   auto* counters = static_cast<uint32_t*>(arguments.tensors[3]);
   st_shared(a_smem + tid_x() * 16, ld_global<uint4>(a + tid_x() * 8));
@@ -35,7 +35,7 @@ KERNEL(32, 1) warp_product(const Arguments arguments) {
   if (vote_all(same) && !vote_any(!same) && vote_ballot(same) == 0xffffffffu && elect_sync()) atom_add(counters, 5);
   if (BUG != MISSING_BARRIER) bar_warp_sync();
 
-  WmmaOperand<TYPE> a_regs, b_regs;
+  WmmaOperand<ELEMENT_TYPE> a_regs, b_regs;
   WmmaAccumulator c_regs;
   for (float& value : c_regs.r) value = 1.f;
   wmma_load_a_row(a_regs, a_smem, BUG == WRONG_STRIDE ? N + 4 : N);

@@ -14,7 +14,7 @@
 namespace {
 
 constexpr int M = 64, N = COLUMNS, K = DEPTH, THREADS = 128;
-constexpr int BYTES = sizeof(TYPE), K_STEP = 32 / BYTES;             // elements of k of one instruction
+constexpr int BYTES = sizeof(ELEMENT_TYPE), K_STEP = 32 / BYTES;     // elements of k of one instruction
 constexpr int SLAB = 16 * (1 << static_cast<int>(SWIZZLE)) / BYTES;  // elements of a row of a swizzle's pattern
 constexpr int SLAB_BYTES = SLAB * BYTES;
 
@@ -84,9 +84,9 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
                                                   : wgmma_descriptor(b_smem + step * K_STEP * SLAB_BYTES,
                                                                      K * SLAB_BYTES, 8 * SLAB_BYTES, SWIZZLE);
     if (A_IN_REGISTERS)
-      wgmma_mma_async_rs<TYPE, N, B_TRANSPOSED>(d_regs, a_regs[step], b, 1);
+      wgmma_mma_async_rs<ELEMENT_TYPE, N, B_TRANSPOSED>(d_regs, a_regs[step], b, 1);
     else
-      wgmma_mma_async_ss<TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0 || (BUG == OTHER_SCALE && warp == 1));
+      wgmma_mma_async_ss<ELEMENT_TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0 || (BUG == OTHER_SCALE && warp == 1));
   }
   if (BUG == EARLY_WRITE) d_regs[3] = 0.f;
   if (BUG == EARLY_SCALE) d_regs[3] *= 2.f;
@@ -127,8 +127,8 @@ EXPORT int launch(const Arguments* arguments, void* stream) {
   Params params;
   params.d = static_cast<float*>(arguments->tensors[2]);
   const auto encode = [](TensorMap& map, void* base, uint64_t rows, uint64_t columns) {
-    return tensor_map_encode_tiled<TYPE, 2>(map, base, {columns, rows}, {columns * BYTES},
-                                            {SLAB, static_cast<uint32_t>(rows)}, SWIZZLE);
+    return tensor_map_encode_tiled<ELEMENT_TYPE, 2>(map, base, {columns, rows}, {columns * BYTES},
+                                                    {SLAB, static_cast<uint32_t>(rows)}, SWIZZLE);
   };
   if (const Error error = encode(params.a, arguments->tensors[0], M, K)) return error;
   if (const Error error = encode(params.b, arguments->tensors[1], B_TRANSPOSED ? K : N, B_TRANSPOSED ? N : K))
