@@ -47,7 +47,7 @@ def build(
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
     options = flags(root, sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    runtime = _runtime(root, options, ("-O1",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
+    runtime = _runtime(root, options, ("-Og",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
     search = [f"-I{folder}" for folder in include]
     kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
     # Most kernels run once: -O2 compiles half as long again and runs no faster, for the time goes to the runtime.
