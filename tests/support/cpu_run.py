@@ -1,4 +1,4 @@
-"""Runs a CUDA twin on the CPU, for the tests of the CPU runtime."""
+"""Runs a CUDA twin on the CPU, with all checks and every tensor watched."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from torch import Tensor
 
 from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
+from harness import operators
 from harness.build import Variant
 from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
 from harness.catalog import techniques
 from harness.measure import arenas
 from harness.operators.attention import inputs
-from harness.operators.attention.arguments import defines, structure
+from harness.operators.attention.arguments import structure
 from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Sample
 
@@ -88,12 +89,12 @@ def copied(folder: Path) -> Path:
     return shutil.copytree(cpu_build.HERE, folder / "cuda_kernels", ignore=ignored)
 
 
-def build(name: str, problem: Problem, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
-    """The library of technique `name` for this problem at its reference tile."""
-    technique = techniques.of_qualified(name)
-    tile = techniques.reference_tile(technique, problem.head_dim)
-    path = patched.kernel_file(technique.path, root)
-    return Library(cpu_build.build(path, defines(problem, tile), sanitize=sanitize, root=root))
+def build(name: str, problem: Any, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
+    """The library of technique `name` of the problem's operator at its reference tile."""
+    technique = techniques.at(name, problem)
+    tile = techniques.reference_tile(technique, problem.tile_key)
+    constants = operators.of(problem).defines(problem, tile, constant_strides=False)
+    return Library(cpu_build.build(patched.kernel_file(technique.path, root), constants, sanitize=sanitize, root=root))
 
 
 def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
@@ -141,3 +142,32 @@ def run(
     library.forget()
     said = library.diagnosis().splitlines() + left_in(workspace, unzeroed_bytes=unzeroed_bytes(library.handle, problem))
     return Run(given, outputs.tensors["o"], outputs.tensors["lse"], code, "\n".join(said), library)
+
+
+class Named(Exception):
+    """A diagnosis of the CPU runtime."""
+
+
+def launcher(library: Library, problem: Any, *seeds: int) -> Callable[[Any, Any], None]:
+    """A launch as the gate asks for it, by the scheduler's seeds in turn, with scratch memory full of NaN; it raises
+    Named."""
+    turns = cycle(seeds or (0,))
+    operator = operators.of(problem)
+    scratch, size = operator.scratch_bytes(problem), workspace_bytes(library.handle, problem)
+    workspace = torch.zeros(scratch + size, dtype=torch.uint8)
+    outputs = operator.output_specs(problem)
+
+    def launch(tensors: Any, scalars: Any) -> None:
+        library.configure(seed=next(turns))
+        workspace[:scratch] = 0xFF
+        for name, tensor in tensors.items():
+            watch(library, name, tensor, "out" if name in outputs else "in")
+        if len(workspace):
+            watch(library, "workspace", workspace, "scratch")
+        code = library.launch(ctypes.byref(operator.structure(tensors, scalars, workspace)), None)
+        library.forget()
+        if said := library.diagnosis().splitlines() + left_in(workspace, scratch):
+            raise Named("\n".join(said))
+        assert code == 0
+
+    return launch
