@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from cuda_kernels import patched
-from harness import build
+from harness import build, operators
 from harness.build import cuda, instruction_order, machine_code
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
@@ -95,22 +95,32 @@ def main_loop(name: str, problem: Problem = PROBLEMS[128, True], tile: Tile = SQ
     return proven.machine_code(cell(name, problem, tile))["main_loop"]
 
 
-def test_every_file_of_the_folder_is_in_the_registry() -> None:
-    folder = sources.ROOT / "cuda_kernels/attention/ablations"
-    assert sorted(path.stem for path in folder.iterdir()) == sorted(one.name for one in ABLATIONS)
-    assert not {one.name for one in ABLATIONS} & {one.name for one in techniques.TECHNIQUES}
+@pytest.mark.parametrize("operator", ["attention", "attention_backward"])
+def test_every_file_of_the_folder_is_in_the_registry(operator: str) -> None:
+    folder, known = sources.ROOT / f"cuda_kernels/{operator}/ablations", operators.get(operator)
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(one.name for one in known.ablations)
+    assert not {one.name for one in known.ablations} & {one.name for one in known.techniques}
 
 
-@pytest.mark.parametrize("one", [one for one in ABLATIONS if one.name != ledger.VOCABULARY], ids=lambda one: one.name)
+OF_GRADIENTS = operators.get("attention_backward").ablations
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in (*ABLATIONS, *OF_GRADIENTS) if one.name != ledger.VOCABULARY], ids=lambda one: one.name
+)
 def test_it_is_a_small_patch_on_what_it_builds_on(one: Ablation) -> None:
     patch = sources.ROOT / "cuda_kernels" / f"{one.path}.patch"
     changed = [line for line in patch.read_text().partition("\n@@")[2].splitlines() if line[:1] in ("+", "-")]
     assert 2 < len(changed) <= 70
-    ancestors = {one.builds_on[0], *techniques.of_qualified(one.builds_on[0]).builds_on}
+    operator = one.path.partition("/")[0]
+    ancestors = {one.builds_on[0], *techniques.of_qualified(f"{operator}/{one.builds_on[0]}").builds_on}
     assert patched.base(patch).stem in ancestors
     kernel = sources.kernel_file("cuda", one.path).read_text()
     assert f" {one.name}(" in kernel
     assert f"launch_kernel<{one.name}>" in kernel
+    if one in OF_GRADIENTS:
+        assert patched.base(patch).stem == one.builds_on[0]
+        return
     priced = {name for term in ledger.TERMS for name in (term.name, *(term.step or ()))}
     assert set(one.lacks) <= priced | {*PARTS}
 
@@ -308,16 +318,16 @@ def rising_scores(name: str, shape: tuple[int, ...], generator: torch.Generator)
     return values
 
 
-@pytest.mark.parametrize("scores", ["normal", "negative_scores", "rising_scores"])
 @pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False)])
 @pytest.mark.parametrize("name", [one.name for one in ABLATIONS if one.lacks == ("vote",)])
 def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
-    name: str, head_dim: int, causal: bool, scores: str, monkeypatch: pytest.MonkeyPatch
+    name: str, head_dim: int, causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over so many keys that floats and integers have several steps each."""
     monkeypatch.setitem(inputs.DISTRIBUTIONS, "rising_scores", rising_scores)
     tile = RUN[head_dim]
     problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
     variant = build.load(Case("test", name, "cuda", problem, tile), on="cpu")
-    verdict = gates.gate(variant.launch, problem, distributions=(scores,), device="cpu", repeats=1)
+    scores = ("normal", "negative_scores", "rising_scores")
+    verdict = gates.gate(variant.launch, problem, distributions=scores, device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

@@ -305,63 +305,44 @@ class ComputesInFp16(Tiled):
 
 
 class StridesOfKForV(Tiled):
-    problem = replace(SQUARE, batch=2)
-    padded = True
-
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(q, k, _with_strides(v, k), o, lse, scale=scale, causal=causal)
-
-
-class StridesOfQForK(Tiled):
-    problem = replace(SQUARE, batch=2)
-    padded = True
-
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(q, _with_strides(k, q), v, o, lse, scale=scale, causal=causal)
-
-
-class StridesOfQForO(Tiled):
-    problem = replace(SQUARE, batch=2)
-    padded = True
-
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(q, k, v, _with_strides(o, q), lse, scale=scale, causal=causal)
-
-
-class BatchOfVForK(Tiled):
-    """Goes from batch to batch of K as far as from batch to batch of V."""
+    """Walks V with the strides of K. Those made of it walk `of` with strides of `taken`, in `dims`; where that is None,
+    rows follow each other."""
 
     problem = replace(SQUARE, batch=2)
     padded = True
+    of, taken, dims = "v", "k", (0, 1, 2)
 
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        k = k.as_strided(k.shape, (v.stride(0), *k.stride()[1:]))
-        super().__call__(q, k, v, o, lse, scale=scale, causal=causal)
-
-
-class RowsOfQForO(Tiled):
-    """Goes from row to row of O as far as from row to row of Q."""
-
-    padded = True
-
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(q, k, v, _with_rows(o, q.stride(2)), lse, scale=scale, causal=causal)
+    def __call__(self, q, k, v, o, lse, **options):
+        given = {"q": q, "k": k, "v": v, "o": o}
+        tensor, other, strides = given[self.of], given.get(self.taken), [*given[self.of].stride()]
+        for dim in self.dims:
+            strides[dim] = other.stride(dim) if other is not None else tensor.shape[3]
+        given[self.of] = tensor.as_strided(tensor.shape, strides)
+        super().__call__(*given.values(), lse, **options)
 
 
-class RowsOfKForV(Tiled):
-    padded = True
-
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(q, k, _with_rows(v, k.stride(2)), o, lse, scale=scale, causal=causal)
+class StridesOfQForK(StridesOfKForV):
+    of, taken = "k", "q"
 
 
-class RowsOfHeadDim(Tiled):
-    """Reads no row stride: rows of Q follow each other."""
+class StridesOfQForO(StridesOfKForV):
+    of, taken = "o", "q"
 
-    padded = True
 
-    def __call__(self, q, k, v, o, lse, *, scale, causal):
-        super().__call__(_with_rows(q, q.shape[3]), k, v, o, lse, scale=scale, causal=causal)
+class BatchOfVForK(StridesOfKForV):
+    of, taken, dims = "k", "v", (0,)
+
+
+class RowsOfQForO(StridesOfKForV):
+    of, taken, dims = "o", "q", (2,)
+
+
+class RowsOfKForV(StridesOfKForV):
+    dims = (2,)
+
+
+class RowsOfHeadDim(StridesOfKForV):
+    of, taken, dims = "q", None, (2,)
 
 
 class FirstBatchOnly(Tiled):
@@ -487,12 +468,4 @@ class LseOfAnotherHead(Tiled):
         lse[:, -1] = lse[:, -2]
 
 
-def _with_strides(tensor, other):
-    return tensor.as_strided(tensor.shape, other.stride())
-
-
-def _with_rows(tensor, stride):
-    return tensor.as_strided(tensor.shape, (*tensor.stride()[:2], stride, 1))
-
-
-WRONG = (*Tiled.__subclasses__(), ValuesBeyondRaggedTail, NanBeyondRaggedTailDropped)
+WRONG = (*Tiled.__subclasses__(), *StridesOfKForV.__subclasses__(), *ReadsBeyondRaggedTail.__subclasses__())
