@@ -243,7 +243,7 @@ INTERPRETED = [
 
 
 @pytest.mark.parametrize(
-    ("name", "problem", "tile"), chosen.params(INTERPRETED, lambda one: proven.passed(one[0], "triton"), 24)
+    ("name", "problem", "tile"), chosen.params(INTERPRETED, lambda one: proven.passed(one[0], "triton"), 8)
 )
 def test_a_kernel_is_right_in_the_interpreter(name, problem, tile):
     relative, lse = interpreted(interpret, name, problem, tile)
