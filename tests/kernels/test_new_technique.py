@@ -1,4 +1,4 @@
-"""A new technique is two files and one registry entry: in a copy of the tree it is inspected and reported.
+"""A new technique is two files and one registry entry: in a copy of the tree it is reported, beside one that is broken.
 
 That it is listed and checked, tests/unit/cli/test_rungs.py shows.
 """
@@ -31,16 +31,11 @@ ENTRIES = """
 """
 
 
-def harness(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", FEW_PAGES, *arguments]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True)
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
     """A copy with two more techniques: mma_ldmatrix under another name, and one that is broken in both languages; with
     few problems, the first one small, as each takes seconds."""
-    root = copied(tmp_path_factory.mktemp("checkout"), "tests/planted", "pyproject.toml", *bootstrap.LOCKS)
+    root = copied(tmp_path / "checkout", "tests/planted", "pyproject.toml", *bootstrap.LOCKS)
     for kernels, suffix in (("cuda_kernels", ".cu"), ("triton_kernels", ".py")):
         folder = root / kernels / "attention" / "ampere"
         source = (folder / f"mma_ldmatrix{suffix}").read_text()
@@ -61,25 +56,22 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_inspect_survives_its_broken_neighbour(tree: Path) -> None:
-    done = harness(
-        tree, "inspect", "synthetic", "broken", "--arch", "sm_90a", "--backend", "cuda", "--backend", "triton", "--json"
-    )
-    assert done.returncode == 1
-    rows = {(row["technique"], row["backend"]): row for row in json.loads(done.stdout)}
-    assert rows["synthetic", "cuda"]["status"] == rows["synthetic", "triton"]["status"] == "passed"
-    assert rows["broken", "cuda"]["status"] == "compile_error"
-    assert "broken.cu" in rows["broken", "cuda"]["reason"]
-    assert "error" in rows["broken", "cuda"]["reason"]
-    assert rows["broken", "triton"]["status"] == "crashed"
-
-
-def test_report_finds_it(tree: Path) -> None:
-    done = harness(tree, "report", "synthetic")
-    assert done.returncode == 0, done.stderr
+def test_report_finds_it_and_survives_its_broken_neighbour(tree: Path) -> None:
+    command = [sys.executable, "-c", FEW_PAGES, "report", "synthetic", "broken"]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
     index = Path(done.stdout.splitlines()[-1])
     assert index == tree / "reports/site/index.html"
     techniques, page = ((index.parent / name).read_text() for name in DRAWN)
     assert "technique/synthetic.html" in techniques
     assert "rung that this test adds" in page
     assert "HMMA" in page
+    lines = [line for path in tree.glob("reports/runs/*.jsonl") for line in path.read_text().splitlines()]
+    rows = [row for row in map(json.loads, lines) if row["kind"] in ("code", "gate")]
+    found = {(row["kind"], row["technique"], row["backend"]): row for row in rows}
+    for (_, name, backend), row in found.items():
+        broken = "compile_error" if backend == "cuda" else "crashed"
+        assert row["status"] == ("passed" if name == "synthetic" else broken)
+    assert len(found) == 2 * (3 + 2), "machine code of three series, and gates of two languages"
+    assert "broken.cu" in found["code", "broken", "cuda"]["reason"]
+    assert "error" in found["code", "broken", "cuda"]["reason"]
