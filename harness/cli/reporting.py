@@ -140,8 +140,7 @@ def _work(
 
 
 def first_page(ladder: Experiment, description: Row, known: ReusableRows) -> list[Path]:
-    """Times what the bars of the first page show, but for the libraries that compile themselves, and draws that page
-    alone; returns its path. The fastest kernels of each language are those of recorded rows."""
+    """Times what the first page's bars show, less libraries that compile themselves, and draws it; returns its path."""
     from harness.catalog import architectures
     from harness.catalog.cases import of_experiment
     from harness.rows import fastest

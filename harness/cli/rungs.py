@@ -169,8 +169,7 @@ def speeds(technique: Technique, timings: pandas.DataFrame) -> list[Table]:
 
 
 def gains(ours: pandas.DataFrame, theirs: pandas.DataFrame, timings: pandas.DataFrame) -> dict[str, str]:
-    """Problem -> speed of ours over theirs. Where no group interleaved them, each is compared with its group's anchor
-    first, and the gain is marked with ~."""
+    """Problem -> speed of ours over theirs; with ~, over the anchors of their groups, where no group has both."""
     from harness.rows.frame import in_groups, newest
 
     def of_newest(pairs: Any) -> dict[str, float]:

@@ -83,8 +83,7 @@ def wanted(gpus: str | None, cluster: str | None) -> bool:
 
 
 def spread(work: Work, path: Path, gpus: str | None, cluster: str | None) -> list[Row]:
-    """The rows of the command, run everywhere; what `path` holds is not done again. Ends the command where the GPUs or
-    Ray are missing."""
+    """The rows of the command, run everywhere, but for what `path` holds. Ends it where GPUs or Ray are missing."""
     from harness.machine import environment
     from harness.measure import fleet, ray_workers
 

@@ -273,8 +273,7 @@ def _begins_like_a_row(line: bytes) -> bool:
 
 
 def content(path: Path) -> bytes:
-    """The lines of a file, unpacked where its name ends in .xz. Raises NotRows where it is damaged, or unpacks to more
-    than LARGEST_FILE."""
+    """The lines of a file, unpacked where its name ends in .xz. Raises NotRows where it is damaged or too large."""
     data = path.read_bytes()
     if path.suffix != ".xz":
         return data

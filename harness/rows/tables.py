@@ -233,8 +233,7 @@ def roofs(rows: Rows) -> Table:
 
 
 def failures(rows: Rows) -> list[str]:
-    """What failed, in the words of the compiler, the gate or the CPU runtime. Cells that share a message are listed
-    below it; a diagnosis, which names threads and places of one run, has one cell."""
+    """What failed, in the words of the compiler, the gate or the CPU runtime, with the cells that share them."""
     alike: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.get("status", "passed") not in FINE:

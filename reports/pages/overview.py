@@ -155,8 +155,7 @@ def gated(said: Said, data: Dataset) -> dict[str, Any] | None:
 
 
 def changes(known: Known) -> list[tuple[Said, str, bool]]:
-    """(cell, language, lost) of cells that differ between versions. First those that lost something: an older version
-    does more than the newest."""
+    """(cell, language, lost) of cells that differ between versions, first those of which an older one does more."""
     found = []
     for (_, language), said in known.items():
         if language in LANGUAGES and said.cell and said.cell.changes:

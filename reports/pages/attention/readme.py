@@ -52,11 +52,7 @@ def picture(found: Answer, lines: Sequence[Deciding]) -> str:
 
 
 def write_all(output: Path, recorded: Path) -> list[Path]:
-    """Writes README's picture into the folder; an empty list while nothing is recorded.
-
-    From recorded rows alone, the newest version of each kernel in them: editing a kernel does not change the picture,
-    recording it does.
-    """
+    """Writes README's picture, if anything is recorded, from recorded rows alone: editing a kernel changes nothing."""
     datasets = load(recorded, (), recorded_hashes(recorded))
     data = next((data for data in datasets if answer.LADDER in data.experiments), None)
     found = answer.answer(data) if data else None
