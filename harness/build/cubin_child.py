@@ -100,14 +100,12 @@ def expanded(name: str, kind: str, tensor_map: dict[str, Any] | None) -> list[tu
 
 
 def size(kind: str) -> int:
-    """Bytes of a parameter."""
     if kind == "nvTmaDesc":
         return 128
     return 8 if kind.startswith("*") else max(int(re.sub(r"\D", "", kind)) // 8, 1)
 
 
 def declared_sizes(ptx: str) -> list[int]:
-    """Bytes of the parameters that the kernel in a PTX text declares."""
     entry = ptx[ptx.index(".entry") :]
     found = re.findall(r"\.param (?:\.align \d+ )?\.[a-z](\d+)[^,\n\[]*(?:\[(\d+)\])?", entry[: entry.index(")")])
     return [int(bits) // 8 * int(count or 1) for bits, count in found]

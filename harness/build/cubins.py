@@ -107,7 +107,6 @@ def known(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _triton(case: Case) -> tuple[str, str]:
-    """Version and dialect of the Triton that its backend names."""
     language, _, version = case.backend.partition("@")
     return version, "tlx" if language == "tlx" else "triton"
 
@@ -266,7 +265,6 @@ def _first(tensors: Tensors) -> Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor's address; a number as it is."""
     return value.data_ptr() if hasattr(value, "data_ptr") else value
 
 

@@ -20,7 +20,6 @@ from harness.operators.protocol import Problem, Scalars, Tensors
 
 
 def gpu_arch() -> str:
-    """The architecture that kernels are compiled for on this GPU."""
     import torch
 
     major, _ = torch.cuda.get_device_capability()
@@ -143,7 +142,6 @@ class CudaVariant(Variant):
         self.entry = _entry(handle)  # (arguments*, stream) -> CUDA error
 
     def workspace_of(self, problem: Problem) -> int:
-        """Bytes of workspace for a problem that shares this kernel, on the current GPU."""
         return workspace_bytes(self.handle, problem)
 
     def bind(self, tensors: Tensors, scalars: Scalars) -> Call:

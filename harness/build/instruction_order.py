@@ -54,7 +54,6 @@ class Instruction:
 
     @property
     def target(self) -> int | None:
-        """Where a branch goes."""
         if not self.is_a("BRA"):
             return None
         found = re.search(r"0x([0-9a-f]+)", self.operands)
@@ -99,7 +98,6 @@ def main_loop(sass: str) -> list[Instruction] | None:
 
 
 def count(loop: Iterable[Instruction]) -> dict[str, int]:
-    """How many there are of each of KINDS."""
     counts: Counter[str] = Counter()
     for one in loop:
         counts.update(kind for kind, names in KINDS.items() if one.is_a(*names))

@@ -192,7 +192,6 @@ def _specialization(case: Case, arch: str) -> str:
 
 
 def _is_shared(case: Case, ptxas: str) -> bool:
-    """Whether nvcc's ptxas assembled the program of the installed Triton."""
     from triton.backends.nvidia.compiler import get_ptxas_version
 
     return case.backend not in techniques.AS_CUBINS and f"V{ptxas}" not in str(get_ptxas_version(90))

@@ -42,7 +42,6 @@ class MissingTriton(RuntimeError):
 
 
 def installed() -> str | None:
-    """The version of this Python's own Triton."""
     try:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
@@ -64,12 +63,10 @@ def name(version: str, dialect: str = "triton") -> str:
 
 
 def megabytes(version: str, dialect: str = "triton") -> int | None:
-    """On disk, where it is known."""
     return MEGABYTES.get(dialect if dialect in RIVALS else version)
 
 
 def is_here(version: str, dialect: str = "triton") -> bool:
-    """Whether a compiler, and for TLX its Triton too, is here."""
     if dialect in RIVALS:
         return folder(version, dialect).is_dir()
     here = version == installed() or (folder(version) / "triton" / "__init__.py").is_file()

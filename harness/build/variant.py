@@ -64,7 +64,6 @@ class Variant:
         return {"code": code, "mma": mma, "compiler": self.compiler, "compile_s": self.compile_s}
 
     def outputs(self, tensors: Tensors) -> dict[str, Tensor]:
-        """Those of the tensors that a launch writes."""
         return {name: tensors[name] for name in self.operator.output_specs(self.problem)}
 
     def _check(self, tensors: Tensors, scalars: Scalars) -> torch.device:

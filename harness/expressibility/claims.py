@@ -239,7 +239,6 @@ def inherited(claims: Iterable[Claim], own: Collection[str] = ()) -> tuple[Claim
 
 
 def with_plugin(proof: Proof) -> Proof:
-    """The same proof, its programs compiled with TLX loaded."""
     return replace(
         proof, name=f"{proof.name}, with TLX", subject=_loaded(proof.subject), control=_loaded(proof.control)
     )

@@ -61,7 +61,6 @@ class Shown:
 
     @property
     def file(self) -> str:
-        """The subject's file in this repository."""
         return verdicts.file_of(self.proof.subject)
 
     @property
@@ -76,7 +75,6 @@ class Shown:
 
     @property
     def command(self) -> str:
-        """What shows it again."""
         version = f" --triton {self.version}" if self.version and not self.rival else ""
         return f"twinkernels expressibility {shlex.quote(self.proof.name)}{version}"
 
@@ -137,12 +135,10 @@ class Cell:
 
     @property
     def is_graded(self) -> bool:
-        """Whether any claim is about it."""
         return any(mark.claim for mark in self.marks.values())
 
     @property
     def changes(self) -> bool:
-        """Whether the versions differ in grade or fault."""
         return len({(mark.grade, mark.fault) for mark in self.marks.values()}) > 1
 
 
@@ -201,7 +197,6 @@ def not_graded(found: Iterable[Cell]) -> list[str]:
 
 
 def backend(dialect: str, version: str) -> str:
-    """A row's `backend`: triton@3.9.0; cuda."""
     return f"{dialect}@{version}" if version else dialect
 
 

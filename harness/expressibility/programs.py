@@ -107,7 +107,6 @@ def _variables(program: Program, version: str) -> dict[str, str]:
 
 
 def case_of(program: Twin) -> Case:
-    """The case of a kernel of the ladders."""
     problem = program.problem
     technique = techniques.at(program.technique, problem)
     tile = Tile.parse(program.tile) if program.tile else techniques.reference_tile(technique, problem.tile_key)
@@ -185,7 +184,6 @@ def _by_form(stderr: str) -> dict[str | None, str]:
 
 
 def _cuda(program: Program) -> Texts:
-    """The texts of a CUDA program: PTX, machine code and resources."""
     try:
         if isinstance(program, Twin):
             case = case_of(program)

@@ -82,7 +82,6 @@ def file_of(program: Program) -> str:
 
 
 def path_of(program: Program) -> Path:
-    """Where the program's own file is."""
     if isinstance(program, Twin):
         return sources.kernel_file(program.backend, techniques.at(program.technique, program.problem).path)
     return sources.ROOT / program.file

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.build import machine_code, tritons
 from harness.catalog import sources
 from harness.expressibility import child, claims, programs
+from harness.expressibility.detectors import first_error
 from harness.expressibility.programs import Texts
 from harness.operators.protocol import Problem
 
@@ -35,8 +36,6 @@ class File:
 
 @dataclass(frozen=True)
 class Twin(claims.Twin):
-    """A kernel of the ladders on any problem."""
-
     technique: str
     backend: str
     tile: str | None
@@ -108,9 +107,7 @@ def _failure(texts: Texts) -> str:
     """Why there is no program; empty where there is one."""
     if "sass" in texts:
         return ""
-    lines = [line for line in texts.get("words", "").splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"error:|Assertion|Error:|the process ended", line)]
-    return (errors or lines or ["no such program"])[0].strip()[:300]
+    return first_error(texts["words"])[:300] if texts else "no such program"
 
 
 def _facts(texts: Texts) -> dict[str, int]:

@@ -117,7 +117,6 @@ def run(cases: Sequence[Case], path: Path, *, deadline: float = 600.0) -> list[d
 
 
 def declines(case: Case) -> str | None:
-    """Why the case cannot be counted here."""
     try:
         cuda_tools.find("ncu")
     except FileNotFoundError as error:

@@ -97,7 +97,6 @@ def cases(names: Iterable[str], backends: Sequence[str], tile: Tile | None = Non
 
 
 def planted(tools: Iterable[str]) -> list[Check]:
-    """The planted bugs of these tools."""
     checks = []
     for tool in tools:
         for number, name in enumerate(BUGS[tool]):
@@ -126,7 +125,7 @@ def run(
         with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
             futures = {
                 pool.submit(fields, todo[key], arch, number, Path(scratch), deadline): key
-                for number, key in enumerate(distinct, _first_number())
+                for number, key in enumerate(distinct)
             }
             for count, future in enumerate(as_completed(futures), 1):
                 case, tool = futures[future]
@@ -222,13 +221,6 @@ def launch(
         answer |= {"status": "unsupported", "reason": UNSEEN}
     answer["details"]["seconds"] = round(time.monotonic() - start, 1)
     return answer
-
-
-def _first_number() -> int:
-    """The number of this process's first check: each GPU of a host has a process of its own, and their numbers must
-    differ."""
-    board = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
-    return 200 * int(board) if board.isdecimal() else 0
 
 
 def findings(report: Path) -> list[str]:

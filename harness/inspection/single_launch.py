@@ -47,19 +47,16 @@ class Driver:
         cuda_driver.call("cuCtxSetCurrent", context)
 
     def allocate(self, size: int) -> int:
-        """The address of `size` bytes."""
         pointer = ctypes.c_uint64()
         cuda_driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
     def upload(self, data: bytes) -> int:
-        """The address of a copy of `data`."""
         pointer = self.allocate(len(data))
         cuda_driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), data, ctypes.c_size_t(len(data)))
         return pointer
 
     def download(self, pointer: int, size: int) -> bytes:
-        """A copy of so many bytes of the GPU's memory."""
         data = ctypes.create_string_buffer(size)
         cuda_driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
         return data.raw
@@ -99,15 +96,10 @@ class DeviceTensor:
         return self.spec.strides
 
 
-def library_of(case: Case, arch: str) -> Path:
-    """The library of a CUDA kernel, built without torch. Raises build.CompileError."""
-    return build.build_cuda(case, arch, inline=False).library
-
-
 def launch_cuda(case: Case, arch: str) -> None:
     """Raises build.CompileError, build.LaunchError."""
     operator, problem = operators.of(case.problem), case.problem
-    library = ctypes.CDLL(str(library_of(case, arch)))
+    library = ctypes.CDLL(str(build.build_cuda(case, arch, inline=False).library))  # without torch
     driver = Driver()
     inputs = {
         name: DeviceTensor(driver.upload(normal(math.prod(spec.shape), spec.dtype, seed)), spec)
@@ -177,4 +169,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(json.dumps(outcome(case, arch)))
     else:
-        library_of(case, arch)
+        build.build_cuda(case, arch, inline=False)

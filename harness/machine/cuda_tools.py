@@ -23,7 +23,6 @@ def locate(name: str) -> Path | None:
 
 
 def find(name: str) -> Path:
-    """What `locate` finds. Raises FileNotFoundError."""
     if found := locate(name):
         return found
     raise FileNotFoundError(

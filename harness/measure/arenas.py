@@ -76,7 +76,6 @@ class Arena:
         return self._memory[self._guard : self._memory.numel() - self._guard].view(torch.uint8)
 
     def poison(self, pattern: str) -> None:
-        """Fills tensor and guards with a pattern of POISON."""
         width = self._memory.element_size()
         self._bits = POISON[pattern][width]
         self._memory.view(_INTEGER[width]).fill_(self._bits)
@@ -112,7 +111,6 @@ class Inputs:
         return [name for name, tensor in self.tensors.items() if not same_bits(tensor, self.sample.tensors[name])]
 
     def unchanged(self) -> bool:
-        """Values and guard bands are as they were."""
         return not self.changed() and all(arena.guards_intact() for arena in self.arenas.values())
 
 
@@ -137,12 +135,10 @@ class Outputs:
 
 
 def make(problem: Problem, distribution: str, seed: int, device: torch.device | str, *, padded: bool = False) -> Inputs:
-    """Inputs of `problem`, drawn from `distribution` with `seed`."""
     operator = operators.of(problem)
     sample = operator.inputs(problem, distribution, seed, device)
     return Inputs(operator.input_specs(problem), sample, padded=padded)
 
 
 def make_outputs(problem: Problem, device: torch.device | str, *, padded: bool = False) -> Outputs:
-    """Poisoned outputs of `problem`."""
     return Outputs(operators.of(problem).output_specs(problem), device, padded=padded)

@@ -257,5 +257,4 @@ def _waits(event: Mapping[str, Any]) -> bool:
 
 
 def _window(windows: Sequence[Window], moment: float) -> int | None:
-    """Which annotation the host was in."""
     return next((number for number, ((begin, end), _) in enumerate(windows) if begin <= moment <= end), None)

@@ -28,7 +28,6 @@ def launch_seconds(case: Case) -> float:
 
 
 def _language(case: Case) -> str:
-    """The key of FLOPS that holds for the case."""
     if case.kernel is None:
         return "cuda" if case.backend == "cuda" else "triton"
     if case.kernel.function is None:

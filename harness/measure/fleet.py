@@ -131,7 +131,6 @@ class _Run:
         self.arch: str | None = None
 
     def _weight(self, job: Job) -> int:
-        """Roughly how long it takes, beside others."""
         return job.problem.flops * sum(case.problem == job.problem for case in self.work.cases)
 
     def loop(self) -> None:
@@ -203,7 +202,6 @@ class _Run:
         self.rows.append(self.writer.write(row))
 
     def lose(self, worker: RayWorker, job: Job, how: str) -> None:
-        """The worker is gone, and what it had is placed anew."""
         del self.running[id(worker)]
         self.workers.remove(worker)
         worker.stop(at_once=True)

@@ -36,7 +36,6 @@ class Kernels(process.Process):
             self._native("open", int(channel), stream)
 
     def _native(self, function: str, *arguments: Any) -> int:
-        """Calls a function of loop.cpp."""
         numbers = (ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments)
         return int(getattr(self._loop, f"loop_{function}")(*numbers))
 
@@ -122,7 +121,6 @@ def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
 
 
 def main(descriptor: str, loader: str, on: str, deadlines: str, _log: str, *shared: str) -> None:
-    """Answers the verifier until it hangs up."""
     process.serve(descriptor, deadlines, lambda *ours: Kernels(shared, loader, on, *ours))
 
 

@@ -42,14 +42,12 @@ class Watch:
         self._begun: tuple[Stage, float] | None = None
 
     def begin(self, stage: Stage) -> None:
-        """The deadline of this stage begins anew."""
         now = time.monotonic()
         if self._begun is None or stage != self._begun[0] or now > self._begun[1] + self.STEP:
             self._begun = stage, now
             faulthandler.dump_traceback_later(getattr(self.deadlines, stage) + self.STEP + UNHEARD)
 
     def end(self) -> None:
-        """The process waits for its next task."""
         self._begun = None
         faulthandler.cancel_dump_traceback_later()
 
@@ -106,7 +104,6 @@ class Process:
         return (time.perf_counter() - start) * 1e3
 
     def of_compilers(self, case: Case) -> dict[str, Any]:
-        """What a row says of the compiled code."""
         return dict(self._load(case).of_compilers())
 
     def _bound(

@@ -33,9 +33,7 @@ CONNECTING = 10.0
 """Seconds that the port of a cluster has to take a connection."""
 JOINING = 60.0
 """Seconds that a cluster has to let a process join it."""
-BEGIN = "`ray start --head` begins a cluster; where ~/.ray/auth_token exists, set RAY_AUTH_MODE=token for it and here"
-NO_TOKEN = "AuthenticationError"
-"""Ray's name for what becomes of a process without the cluster's token."""
+BEGIN = "`ray start --head` begins a cluster"
 OBJECT_STORE_BYTES = 128 * 2**20
 """Rows are small; by default Ray takes a third of the memory."""
 SAID = 4000
@@ -220,14 +218,6 @@ def _ask_for_ray(address: str) -> None:
             raise Refused(f"--cluster: got {address}, where nothing answers ({error}); {BEGIN}") from None
     ((_, answer),) = answers([(_join, (address,))], {}, seconds=JOINING)
     if isinstance(answer, NoAnswer):
-        if NO_TOKEN in answer.reason:
-            asked = os.environ.get("RAY_AUTH_MODE") == "token"
-            step = (
-                "copy ~/.ray/auth_token of the node of `ray start --head` to here"
-                if asked
-                else "set RAY_AUTH_MODE=token here and for each `ray start`"
-            )
-            raise Refused(f"--cluster: got {address}, whose Ray expects its token; {step}")
         raise Refused(f"--cluster: got {address}, where no Ray answers ({answer.reason}); {BEGIN}")
 
 

@@ -194,7 +194,6 @@ class Run:
         return [case for case in dict.fromkeys([*fresh, *passed]) if case.problem in problems]
 
     def skips(self, case: Case) -> bool:
-        """Whether an earlier run has gated this case."""
         earlier = self.session.earlier(case, "gate")
         if earlier is None or self.is_outdated(case, earlier):
             return False
@@ -224,7 +223,6 @@ class Run:
         return replace(self.gate_options, distributions=(*self.gate_options.distributions, *further), may_vary=varies)
 
     def declines(self, case: Case) -> str | None:
-        """Why this case is not even tried."""
         if reason := self.loader.available(case.backend, self.on):
             return environment.scrub(reason)
         if case.technique is None:
@@ -244,7 +242,6 @@ class Run:
             self.settle(case, fields)
 
     def gate(self, case: Case) -> Row:
-        """The fields of the case's gate row."""
         if case.kernel and len(unended := self.unended.get(case.kernel, [])) >= MOST_TIMEOUTS:
             slugs = " and ".join(other.problem.slug for other in unended)
             reason = f"not tried: {case.name} did not end on {slugs}; `--problem {case.problem.slug}` tries this one"
@@ -280,7 +277,6 @@ class Run:
         return fields
 
     def settle(self, case: Case, fields: Row) -> None:
-        """Writes the row that says how the gate ended."""
         self.gated[case] = self.write_outcome(case, "gate", fields)
 
     def write_outcome(self, case: Case, kind: str, fields: Row) -> Row:
@@ -299,12 +295,10 @@ class Run:
     # Timing
 
     def time_all(self, mode: str) -> None:
-        """Times what passed, problem by problem, group by group."""
         for here in by_problem(case for case, row in self.gated.items() if row["status"] == "passed"):
             self.time_problem(here, mode)
 
     def time_problem(self, here: list[Case], mode: str) -> None:
-        """Times cases of one problem, all of which passed."""
         anchor, variables = anchor_of(here), self.variables(here)
         milliseconds = {case: self.gated[case]["details"]["launch_ms"] for case in here}
         members = [case for case in here if case != anchor]
@@ -363,11 +357,9 @@ class Run:
         return found
 
     def lacks_cupti(self, group: Iterable[Case]) -> bool:
-        """True if any case lacks a valid timing by CUPTI."""
         return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
 
     def timed_in(self, mode: str) -> dict[Case, Row]:
-        """What was timed in this mode and passed."""
         return {case: row for (case, of), row in self.timed.items() if of == mode and row["status"] == "passed"}
 
     def variables(self, cases: Iterable[Case]) -> dict[Case, Mapping[str, str] | None]:
@@ -383,7 +375,6 @@ class Run:
                     self.check_with_cupti(group, needed, 0)
 
     def check_with_cupti(self, group: list[Case], variables: Mapping[str, str], number: int) -> None:
-        """Times a group by CUPTI too."""
         common = {"kind": "cupti", "mode": "burst", "group": self.session.new_group()}
 
         def write(case: Case, fields: Row) -> None:
@@ -545,7 +536,6 @@ class Run:
 
 
 def by_problem(cases: Iterable[Case]) -> list[list[Case]]:
-    """The cases of each problem."""
     found: dict[Problem, list[Case]] = {}
     for case in cases:
         found.setdefault(case.problem, []).append(case)

@@ -62,7 +62,6 @@ class Service(Process):
         return self._isolation
 
     def end_isolation(self) -> None:
-        """Ends the process of users' kernels, if there is one."""
         if self._isolation:
             self._isolation.kill()
         self._isolation = None
@@ -153,7 +152,6 @@ class Service(Process):
         return min(first, *self._clock.measure([(label, call)] * (launches - 1), self.launching))
 
     def describe(self, argv: list[str]) -> dict[str, Any]:
-        """What machine this process sees: environment.describe."""
         from harness.machine import environment
 
         self.now("check", None)
@@ -223,7 +221,6 @@ class Service(Process):
     def _judge(
         self, rows: Mapping[str, dict[str, Any]], group: _Group, samples_ms: Mapping[str, Sequence[float]]
     ) -> None:
-        """Adds to the rows what is wrong with the outputs."""
         self.now("check", None)
         for label, (status, check, reason) in group.failures(
             {label: statistics.median(samples_ms[label]) for label in group.calls}
@@ -231,7 +228,6 @@ class Service(Process):
             rows[label] |= {"status": status, "check": check, "reason": reason}
 
     def _inputs(self, problem: Problem, seed: int = 0) -> Inputs:
-        """The inputs of timed launches."""
         from harness import operators
         from harness.measure import arenas
 

@@ -154,7 +154,6 @@ class Session:
         return row
 
     def _row(self, case: Case, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields, and those that name the case; None is left out."""
         named = {**self.identity(case), **fields}
         return {name: _finite(value) for name, value in named.items() if value is not None}
 

@@ -85,7 +85,6 @@ class Tuning(runner.Run):
     together = staticmethod(groups.rivals)
 
     def skips(self, case: Case) -> bool:
-        """Whether an earlier run has the cell's row."""
         return any(self.session.earlier(case, "tune", mode) for mode in (None, *self.modes))
 
     def decline(self, case: Case, reason: str) -> None:
@@ -96,7 +95,6 @@ class Tuning(runner.Run):
         self.gated[case] = fields if passed else self.write_outcome(case, "tune", fields)
 
     def gate_all(self) -> None:
-        """Samples, gates and times the tiles of one problem after the other."""
         problems = runner.by_problem(self.fresh())
         for number, cases in enumerate(problems, 1):
             if self.session.interrupts.requested:

@@ -92,12 +92,10 @@ def system_nvcc() -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether NVIDIA's driver is here."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
 def python_header() -> Path:
-    """Python.h of this Python, whether or not it is there."""
     return Path(sysconfig.get_path("include")) / "Python.h"
 
 
@@ -174,7 +172,6 @@ def obstacles() -> list[str]:
 
 
 def is_set_up() -> bool:
-    """Whether .venv is what this checkout's set-up makes."""
     return PYTHON.exists() and STAMP.exists() and STAMP.read_text() == digest()
 
 

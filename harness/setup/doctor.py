@@ -38,7 +38,6 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything that the project can use."""
     if sys.version_info < bootstrap.OLDEST_PYTHON:
         remedy = f"got {platform.python_version()}, expected 3.11 or newer: {bootstrap.GET_PYTHON}"
         return [Finding("Python", None, "everything", remedy, required=True)]
@@ -99,7 +98,6 @@ def _python() -> Iterator[Finding]:
 
 
 def nvcc() -> str | None:
-    """The compiler that builds the CUDA twins."""
     from cuda_kernels import toolchain
 
     tools = toolchain.find(toolchain.homes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import time
 from typing import Any
@@ -74,20 +75,17 @@ def segfaults(q, k, v, o, lse, *, scale, causal):
     ctypes.string_at(0)
 
 
-def exhausts_memory(q, k, v, o, lse, *, scale, causal):
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1000.00 GiB")
+def raises(error: Exception) -> Call:
+    def launch(**_: Any) -> None:
+        raise error
+
+    return launch
 
 
-def launch_refused(q, k, v, o, lse, *, scale, causal):
-    raise LaunchError("too many resources requested for launch", 701)
-
-
-def races(q, k, v, o, lse, *, scale, causal):
-    raise DataRace(["race: k_smem (shared address 0x10) is read, and written by warp 1"], 0)
-
-
-def illegal_access(q, k, v, o, lse, *, scale, causal):
-    raise LaunchError("an illegal memory access was encountered", 700)
+exhausts_memory = raises(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1000.00 GiB"))
+launch_refused = raises(LaunchError("too many resources requested for launch", 701))
+races = raises(DataRace(["race: k_smem (shared address 0x10) is read, and written by warp 1"], 0))
+illegal_access = raises(LaunchError("an illegal memory access was encountered", 700))
 
 
 def waits(q, k, v, o, lse, *, scale, causal):
@@ -107,11 +105,12 @@ def hangs_on_device(q, k, v, o, lse, *, scale, causal):
 
 
 class FakeVariant:
+    """Has a `fault` once it has been timed four times."""
+
     label = ""
 
-    def __init__(self, kernel: Call, hgmma: int = 0) -> None:
-        self.kernel = kernel
-        self.mma = "wgmma" if hgmma else "fma"
+    def __init__(self, kernel: Call, mma: str = "fma", fault: Call = None) -> None:
+        self.kernel, self.mma, self.fault = kernel, mma, fault
 
     def of_compilers(self) -> dict[str, Any]:
         code = {"registers": 32, "spill_bytes": 0, "smem_bytes": 0, "census": {}, "sass_sha256": "0" * 64}
@@ -121,28 +120,10 @@ class FakeVariant:
         self.kernel(**tensors, **scalars)
 
     def bind(self, tensors, scalars):
-        def call():
-            self.launch(tensors, scalars)
-            return {name: tensors[name] for name in ("o", "lse")}
-
-        return call
-
-
-class TimedFault(FakeVariant):
-    """Right when gated; `fault` once it has been timed `after` times."""
-
-    def __init__(self, fault: Call, after: int = 4) -> None:
-        super().__init__(attend)
-        self.fault = fault
-        self.after = after
-
-    def bind(self, tensors, scalars):
-        calls = 0
+        calls = itertools.count()
 
         def call():
-            nonlocal calls
-            calls += 1
-            kernel = self.fault if calls > self.after else attend
+            kernel = self.fault if self.fault and next(calls) >= 4 else self.kernel
             kernel(**tensors, **scalars)
             return {name: tensors[name] for name in ("o", "lse")}
 
@@ -163,7 +144,7 @@ def load(case: Case, on: str) -> FakeVariant:
     if name == "declines":
         raise Unsupported("head_dim must be prime")
     if name == "other_instruction":
-        return FakeVariant(attend, hgmma=8)
+        return FakeVariant(attend, mma="wgmma")
     if name == "needs_variable":
         assert os.environ["FAKE_VARIABLE"] == "1"
         return FakeVariant(attend)
@@ -171,7 +152,7 @@ def load(case: Case, on: str) -> FakeVariant:
         wrong = str(case.tile.block_n) in os.environ.get("FAKE_WRONG", "").split(",")
         return FakeVariant(zeros if wrong else paced(case.tile.block_n))
     if name.startswith("timed_"):
-        return TimedFault(globals()[name.removeprefix("timed_")])
+        return FakeVariant(attend, fault=globals()[name.removeprefix("timed_")])
     return FakeVariant(globals()[name])
 
 

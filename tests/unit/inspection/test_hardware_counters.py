@@ -45,6 +45,7 @@ PROBLEM = Problem.square(1, 1, 512, 128)
 
 
 def test_the_raw_page_is_read_by_column() -> None:
+    assert hardware_counters.parse("") == hardware_counters.parse("==ERROR== no kernels were profiled\n") == []
     first, second = hardware_counters.parse("==PROF== Disconnected\n" + RAW_PAGE)
     details = hardware_counters.counters(first)
     assert details["totals"] == {"wavefronts": 1_671_168, "bank_conflicts": 1_671_168 - 245_760}
@@ -52,11 +53,6 @@ def test_the_raw_page_is_read_by_column() -> None:
     assert details["metrics"]["dram__bytes_read.sum"] == 393_216
     assert (details["grid"], details["block"]) == ("(1, 8, 1)", "(128, 1, 1)")
     assert "lts__t_sector_hit_rate.pct" not in hardware_counters.counters(second)["metrics"]  # n/a
-
-
-@pytest.mark.parametrize("text", ["", "==ERROR== no kernels were profiled\n"])
-def test_a_page_without_a_table_has_no_launch(text: str) -> None:
-    assert hardware_counters.parse(text) == []
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,17 @@ def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "one row" in err
 
 
+@pytest.mark.parametrize("patient", [True, False])
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, exit_code: int) -> None:
+def test_the_first_signal_asks_where_somebody_is_patient_and_the_next_insists(
+    number: signal.Signals, exit_code: int, patient: bool
+) -> None:
     before = signal.getsignal(number)
-    with Interrupts() as interrupts:
-        signal.raise_signal(number)
-        assert (interrupts.requested, interrupts.exit_code) == (True, exit_code)
+    with Interrupts(patient) as interrupts:
+        if patient:
+            signal.raise_signal(number)
+            assert interrupts.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
+        assert (interrupts.requested, interrupts.exit_code) == (True, exit_code)
     assert signal.getsignal(number) is before
-
-
-def test_where_nobody_is_patient_the_first_signal_insists() -> None:
-    with Interrupts(patient=False) as interrupts:
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert (interrupts.requested, interrupts.exit_code) == (True, 130)

@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,7 +25,7 @@ from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Experiment, Technique, Tile
 from harness.machine import environment
-from harness.measure import groups, process, runner, session, worker
+from harness.measure import groups, process, runner, session, sharing, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
@@ -226,11 +226,6 @@ def test_of_those_that_were_final_before_the_fastest_is_taken_again(chosen: bool
     assert sorted(rows, key=lambda name: runner.rank(rows[name], chosen=chosen)) == order.split()
 
 
-def test_what_was_alone_in_its_group_needs_no_final_one(tmp_path: Path) -> None:
-    rows = run(tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",)), modes=("burst",))
-    assert [row.get("technique") for row in rows if row["kind"] == "timing"] == [None, "right"]
-
-
 def test_a_resumed_run_times_a_missing_final_group_and_no_other(timed: list[dict], tmp_path: Path) -> None:
     path, what = tmp_path / "run.jsonl", experiment(*TIMED, peers=("sdpa_flash",))
     with results.Writer(path) as writer:
@@ -243,7 +238,8 @@ def test_a_resumed_run_times_a_missing_final_group_and_no_other(timed: list[dict
 
 
 def test_replicates_are_timed_in_processes_of_their_own(tmp_path: Path) -> None:
-    """The fastest of each series and the peers, in three processes; a resumed run times only what is missing."""
+    """The fastest of each series and the peers, in three processes, without a final group where one group has all of
+    them; a resumed run times only what is missing."""
     path, what = tmp_path / "run.jsonl", experiment("right", peers=("sdpa_flash",))
     rows = run(path, what, modes=("burst",), replicates=3)
     origins = [row["id"] for row in rows if row["kind"] == "environment"]
@@ -277,6 +273,10 @@ def test_an_experiment_of_sustained_mode_alone_has_replicates_too(tmp_path: Path
     assert timings == [(name, "sustained", replicate) for replicate in (None, 2) for name in (None, "right")]
     both = run(tmp_path / "both.jsonl", what, modes=("sustained", "burst"), replicates=2, timing=quick)
     assert {row["mode"] for row in both if row.get("details", {}).get("replicate")} == {"burst"}
+    timings = [row for row in both if "mode" in row and not row["details"].get("replicate")]
+    names = [(row["mode"], row.get("technique"), row["status"]) for row in timings]
+    assert names == [(mode, name, "passed") for mode in ("sustained", "burst") for name in (None, "right")]
+    assert len({row["group"] for row in timings}) == 2, "each mode has groups of its own"
 
 
 def test_what_another_process_loads_is_compiled_before_it_starts(
@@ -388,15 +388,6 @@ def test_a_group_has_an_anchor_and_an_a_a_pair(timed: list[dict]) -> None:
     again = rows["right"]["details"]["again"]
     assert again["of"] == label
     assert (again["limit"], again["flagged"]) == (QUICK["limit"], False)
-
-
-def test_each_mode_has_groups_and_rows_of_its_own(tmp_path: Path) -> None:
-    what = experiment("right", peers=("sdpa_flash",), modes=("burst", "sustained"))
-    rows = run(tmp_path / "run.jsonl", what, modes=what.modes, timing={**QUICK, "preload_seconds": 0.1})
-    timings = [row for row in rows if row["kind"] == "timing"]
-    names = [(row["mode"], row.get("technique"), row["status"]) for row in timings]
-    assert names == [(mode, name, "passed") for mode in what.modes for name in (None, "right")]
-    assert len({row["group"] for row in timings}) == 2
 
 
 @pytest.mark.parametrize(("slower", "status"), [(1.5, "passed"), (0.96, "passed"), (0.94, "implausible")])
@@ -575,18 +566,25 @@ def test_a_second_ctrl_c_marks_the_case_interrupted(
     assert [(row["technique"], row["status"]) for row in rows] == [("sleeps", "interrupted")]
 
 
-def test_a_tile_that_does_not_fit_is_declined_and_costs_no_process() -> None:
-    class OutOfResources(Exception):  # as triton.runtime.errors names it
-        pass
-
-    status = process.status_of(OutOfResources("out of resource: shared memory, Required: 262144"), "launch")
-    assert status == "unsupported"
-    assert status in worker.HARMLESS
+class OutOfResources(Exception):
+    """As triton.runtime.errors names it: a tile does not fit."""
 
 
-def test_a_pass_of_triton_that_fails_is_a_compile_error() -> None:
-    assert process.status_of(RuntimeError("PassManager::run failed"), "launch") == "compile_error"
-    assert process.status_of(RuntimeError("something else"), "launch") == "launch_error"
+FULL_DISK = OSError(errno.ENOSPC, "No space left on device", "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("error", "stage", "status"),
+    [
+        (OutOfResources("out of resource: shared memory, Required: 262144"), "launch", worker.HARMLESS[0]),
+        (RuntimeError("PassManager::run failed"), "launch", "compile_error"),
+        (RuntimeError("something else"), "launch", "launch_error"),
+        *((FULL_DISK, stage, "interrupted") for stage in ("load", "launch", "check")),
+        (FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check", "crashed"),
+    ],
+)
+def test_an_error_has_the_status_of_its_kind(error: Exception, stage: str, status: str) -> None:
+    assert process.status_of(error, stage) == status
 
 
 def test_a_problem_larger_than_memory_is_no_crash() -> None:
@@ -597,32 +595,20 @@ def test_a_problem_larger_than_memory_is_no_crash() -> None:
     assert process.status_of(refusal.value, "check") == "out_of_memory"
 
 
-@pytest.mark.parametrize("stage", ["load", "launch", "check"])
-def test_a_full_disk_is_not_the_kernels_fault(stage: str) -> None:
-    assert process.status_of(OSError(errno.ENOSPC, "No space left on device", "x.npz"), stage) == "interrupted"
-    assert process.status_of(FileNotFoundError(errno.ENOENT, "No such file", "x.npz"), "check") == "crashed"
-
-
 def test_a_worker_that_cannot_start_is_nobodys_fault(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no_such_loader(.|\n)*doctor"):
         Worker({}, "no_such_loader", "cpu", tmp_path / "log", PATIENT).call("gate")
 
 
-def test_what_is_at_work_is_told_stage_by_stage(tmp_path: Path) -> None:
+def test_what_is_at_work_is_told_stage_by_stage_and_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
     told: list[tuple[str, str]] = []
     worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", PATIENT, lambda *now: told.append(now))
     worker.call("gate", Case("x", "right", "cuda", PROBLEM, TILE), "right cuda", GateOptions(repeats=2))
     worker.kill()
     assert list(dict.fromkeys(told)) == [(stage, "right cuda") for stage in ("load", "check", "launch")]
-
-
-def test_a_worker_dies_with_all_that_it_started(tmp_path: Path) -> None:
-    worker = Worker({}, "tests.support.fake_kernels", "cpu", tmp_path / "log", PATIENT)
-    pid = worker._process.pid
-    worker.kill()
     assert not worker.alive
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(worker.pid, 0)
 
 
 @pytest.mark.gpu
@@ -737,3 +723,54 @@ def test_what_was_timed_elsewhere_stands_where_it_cannot_be_loaded(tmp_path: Pat
     others = [("right", False), ("right", False), ("right", True)]
     assert timed("with.jsonl", gate, timing) == others
     assert timed("gate_alone.jsonl", gate) == [("declines", False), *others], "its row says what lacks"
+
+
+def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right alone may be wrong on a shared GPU; a gate made alone says nothing about that."""
+    asked: list[int] = []
+
+    @contextmanager
+    def watched(count: int) -> Iterator[int]:
+        asked.append(count)
+        yield count
+
+    monkeypatch.setattr(sharing, "busy_processes", watched)
+
+    def passed(found: list[dict]) -> list[dict]:
+        return [row for row in found if row.get("status", "passed") == "passed"]
+
+    alone = run(tmp_path / "alone.jsonl", experiment("right", "zeros"), modes=())
+    what = experiment("right", "zeros", sharing=2)
+    beside = run(tmp_path / "beside.jsonl", what, modes=(), reusable=passed(alone))
+    again = run(tmp_path / "again.jsonl", what, modes=(), reusable=passed([*alone, *beside]))
+    assert asked == [2, 2]
+    for found, count in ((alone, None), (beside, 2)):
+        right, wrong = (row for row in found if row["kind"] == "gate")
+        assert [row["details"].get("sharing") for row in (right, wrong)] == [count, count]
+        assert (right["status"], wrong["status"]) == ("passed", "wrong")
+        assert wrong["reason"].endswith("(while 2 other processes used the GPU)") is (count == 2)
+    assert [row["technique"] for row in again if row["kind"] == "gate"] == ["zeros"]
+
+
+def sleep(batches: float) -> None:
+    Path(str(os.getpid())).touch()
+    time.sleep(99 if batches > 1 else 0)
+
+
+def fail(batches: float) -> None:
+    raise RuntimeError("no GPU")
+
+
+def test_a_process_works_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "multiply", sleep)
+    monkeypatch.chdir(tmp_path)
+    with sharing.busy_processes(1) as count:
+        assert count == 1
+        (pid,) = (int(path.name) for path in tmp_path.iterdir())
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    monkeypatch.setattr(sharing, "multiply", fail)
+    said = "a process that shares the GPU: RuntimeError: no GPU;"
+    with pytest.raises(RuntimeError, match=said), sharing.busy_processes(1):
+        pass

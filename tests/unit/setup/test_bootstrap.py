@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
+import os
 import re
 import resource
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from harness.setup import bootstrap
 from tests.conftest import CHECKOUT
-from tests.support.checkout import executable
+from tests.support.checkout import copied, executable
 
 OPTIONAL = {"twinkernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton-utlx", "ray"}
 """Imported where it is there: this checkout, libraries that kernels are held against, another dialect, an extra."""
@@ -249,19 +250,6 @@ def test_the_compiler_wheels_are_of_one_release() -> None:
     assert {version.rpartition(".")[0] for version in pins.values()} == {"13.0"}
 
 
-def test_every_dependency_says_what_it_is_for() -> None:
-    text = (CHECKOUT / "pyproject.toml").read_text()
-    lists = re.findall(r"^(?:dependencies|test|dev|nvcc) = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-    lines = [line for body in lists for line in body.splitlines() if "twinkernels[" not in line]
-    assert len(lists) == 4
-    assert [line for line in lines if "  # " not in line] == []
-
-
-def test_the_packages_are_never_published() -> None:
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    assert "Private :: Do Not Upload" in project["classifiers"]
-
-
 @pytest.mark.slow
 def test_what_is_imported_is_declared() -> None:
     """No package stands on what another one happens to bring."""
@@ -277,3 +265,50 @@ def test_what_is_imported_is_declared() -> None:
                     imported.add(node.module.partition(".")[0])
     needed = {name.lower().replace("_", "-") for module in imported & set(names) for name in names[module]}
     assert needed - declared - OPTIONAL == set()
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_the_lock_of_a_gpu_resolves_to_one_version_of_each_package(tmp_path: Path) -> None:
+    lock = [line for file in ("constraints.txt", "constraints-gpu.txt") for line in (CHECKOUT / file).open()]
+    pinned = {plain(line.partition("==")[0]) for line in lock if "==" in line and not line.startswith("#")}
+    (torch,) = (line.strip() for line in lock if line.startswith("torch=="))
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
+    command += ["--report", str(report), "--constraint", "constraints-gpu.txt", torch, "--editable", ".[dev,nvcc]"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    if "No matching distribution found for torch" in done.stderr:
+        pytest.skip(f"no index in reach has {torch}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [package["metadata"] for package in json.loads(report.read_text())["install"]]
+    required = [line for package in found for line in package.get("requires_dist", [])]
+    exact = {plain(match[1]) for line in required if (match := re.match(r"([\w.-]+)(?:\[.*?\])?==[^,]*(;|$)", line))}
+    left_open = {plain(package["name"]) for package in found} - pinned - exact - {"twinkernels"}
+    assert left_open == set()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13", "python3.14"])
+def test_a_python_sets_itself_up_and_checks_both_twins(tmp_path: Path, name: str) -> None:
+    python = shutil.which(name)
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"{name} is not on PATH")
+    copied(tmp_path, "pyproject.toml", "LICENSE", *bootstrap.LOCKS)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("TWINKERNELS", "VIRTUAL_ENV"))}
+    work = ["-m", "harness", "check", "attention/scalar", "--on", "cpu", "--problem", "b1-h1-n128-d64-fp16-full"]
+    done = subprocess.run(
+        [python, "-m", "harness.setup.bootstrap", *work],
+        cwd=tmp_path,
+        env=inherited,
+        capture_output=True,
+        text=True,
+    )
+    if "TORCH_INDEX=<url> make report" in done.stderr:
+        pytest.skip(f"no index in reach has {bootstrap.torch_pin()} for {name}")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (tmp_path / ".venv" / "bin" / name).exists(), "it ran in an environment of its own"
