@@ -69,6 +69,18 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: boo
         raise CompileError(f"{case}: {error}") from None
 
 
+def build_alone(kernel: str, defines: Mapping[str, int], arch: str) -> Any:
+    """`build.Built` of a kernel that is no rung, by nvcc: load_inline would import torch in a process of its own.
+    Raises CompileError, where there is no compiler too."""
+    from cuda_kernels import build
+    from cuda_kernels.toolchain import ToolchainError
+
+    try:
+        return build.build(kernel, defines, arch, inline=False)
+    except (build.CompileError, ToolchainError) as error:
+        raise CompileError(f"{kernel}: {error}") from None
+
+
 def assembly(kernel: str | Path, defines: Mapping[str, int], arch: str) -> tuple[str, str, str]:
     """PTX, machine code and cuobjdump's line of resources of a kernel's file, without a GPU. Raises CompileError,
     ToolchainError."""

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.build.cuda import gpu_arch
-from harness.operators.errors import CompileError, LaunchError
+from harness.build.cuda import build_alone, gpu_arch
+from harness.operators.errors import LaunchError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,12 +69,6 @@ def of_this_gpu() -> SmClocks:
     """The clocks of torch's current GPU. Raises CompileError, where there is no compiler too."""
     import torch
 
-    from cuda_kernels import build
-    from cuda_kernels.toolchain import ToolchainError
-
-    try:
-        built = build.build(SOURCE, {}, gpu_arch(), inline=False)
-    except (build.CompileError, ToolchainError) as error:
-        raise CompileError(f"{SOURCE}: {error}") from None
+    built = build_alone(SOURCE, {}, gpu_arch())
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return SmClocks(ctypes.CDLL(str(built.library)), properties.multi_processor_count, "cuda")

@@ -94,8 +94,8 @@ def run(
     """Dispatches the problems, the slowest first, and returns the rows, which are appended to `path` as they come.
 
     `new_worker` takes the place of one that was lost. `earlier` are rows of `path`: what they say is not done again.
-    Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the
-    cases in progress are finished; after a second one at once. Every row that a command wrote until then is in `path`.
+    Raises SystemExit after Ctrl-C (130) or SIGTERM (143), when the cases in progress are finished; after a second one
+    at once. Every row that a command wrote until then is in `path`.
     """
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
         known = list(earlier)
@@ -108,27 +108,23 @@ def run(
     return this.rows
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        work: Work,
-        writer: results.Writer,
-        workers: list[RayWorker],
-        new_worker: Callable[[], RayWorker],
-        earlier: list[Row],
-        progress: Progress,
-        interrupts: Interrupts,
-    ) -> None:
-        self.work, self.writer, self.new_worker = work, writer, new_worker
-        self.progress, self.interrupts = progress, interrupts
-        self.rows = earlier
-        self.workers = workers
+    work: Work
+    writer: results.Writer
+    workers: list[RayWorker]
+    new_worker: Callable[[], RayWorker]
+    rows: list[Row]
+    progress: Progress
+    interrupts: Interrupts
+    environment: str | None = None
+    arch: str | None = None
+
+    def __post_init__(self) -> None:
         self.running: dict[int, tuple[RayWorker, Job, float]] = {}
-        self.queue = [Job(number, problem) for number, problem in enumerate(work.problems, 1)]
+        self.queue = [Job(number, problem) for number, problem in enumerate(self.work.problems, 1)]
         self.queue.sort(key=self._weight, reverse=True)
-        self.total, self.done = len(self.queue) * work.replicates, 0
-        self.environment: str | None = None
-        self.arch: str | None = None
+        self.total, self.done = len(self.queue) * self.work.replicates, 0
 
     def _weight(self, job: Job) -> int:
         return job.problem.flops * sum(case.problem == job.problem for case in self.work.cases)

@@ -11,13 +11,13 @@ from typing import Any
 
 from harness import operators
 from harness.build import instruction_order, machine_code
-from harness.build.cuda import cuda_compiler, shared_memory_bytes
+from harness.build.cuda import build_alone, cuda_compiler, shared_memory_bytes
 from harness.catalog import architectures
 from harness.catalog.entries import Experiment
 from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARP, WARPGROUP, WARPS, Roof
 from harness.machine import environment, processes
 from harness.machine.progress import Interrupts, Progress
-from harness.operators.errors import CompileError, LaunchError
+from harness.operators.errors import LaunchError
 from harness.rows import making, results
 
 LAUNCHES = 7
@@ -202,13 +202,7 @@ def _spent(warps: Sequence[Sequence[int]]) -> tuple[int, int]:
 
 def build(roof: Roof) -> Built:
     """Raises CompileError."""
-    from cuda_kernels import build
-
-    try:
-        # nvcc alone: load_inline would import torch in a process of its own for each of them.
-        built = build.build(f"{roof.folder}/{roof.kernel}", roof.defines, ARCH, inline=False)
-    except build.CompileError as error:
-        raise CompileError(f"{roof.name}: {error}") from None
+    built = build_alone(f"{roof.folder}/{roof.kernel}", roof.defines, ARCH)
     shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
     code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
     missing = [*code.get("remarks", []), *unheld(roof, machine_code.listing(built.library, "-sass"))]

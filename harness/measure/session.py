@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,54 +20,50 @@ from harness.rows import making, results
 from harness.rows.reading import median_ms, status_word
 
 
+@dataclass
 class Session:
-    """Opens a run with its environment row. `earlier` are rows that `--resume` found in the same file, `reusable` those
+    """Opens a run with its environment row. `before` are rows that `--resume` found in the same file, `reusable` those
     of other files that this run builds on, with their environments; `loader` is harness.build or a module with the
     same functions."""
 
-    def __init__(
-        self,
-        experiment: str,
-        on: str,
-        writer: results.Writer,
-        earlier: Iterable[Mapping[str, Any]],
-        loader: Any,
-        deadlines: Deadlines,
-        progress: Progress,
-        interrupts: Interrupts,
-        reusable: Iterable[Mapping[str, Any]] = (),
-        assembler: str | None = None,
-    ) -> None:
-        self.assembler = assembler
-        self.experiment, self.on, self.loader, self.deadlines = experiment, on, loader, deadlines
-        self.progress, self.interrupts = progress, interrupts
+    experiment: str
+    on: str
+    writer: results.Writer
+    before: InitVar[Iterable[Mapping[str, Any]]]
+    loader: Any
+    deadlines: Deadlines
+    progress: Progress
+    interrupts: Interrupts
+    reusable: InitVar[Iterable[Mapping[str, Any]]] = ()
+    assembler: str | None = None
+
+    def __post_init__(self, before: Iterable[Mapping[str, Any]], reusable: Iterable[Mapping[str, Any]]) -> None:
         self.rows: list[dict[str, Any]] = []
         self.count = ""  # 3 of 14, of the case at work
         self.own = False  # kernels of the user's are gated now
         self._unimportable: set[str] = set()  # what was said of kernels that fail before any problem is tried
-        self._writer = writer
-        self._log = writer.path.with_suffix(".log")
+        self._log = self.writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
-        earlier = results.without_interrupted(earlier)
+        earlier = results.without_interrupted(before)
         self._earlier = {results.key(row): row for row in earlier if not _replicate(row)}
         self._replicates = {(_cell(row), _replicate(row)) for row in earlier if _replicate(row)}
         elsewhere = sorted(reusable, key=lambda row: row["time"])
         self._reusable = {results.key(row): dict(row) for row in elsewhere if row["kind"] != "environment"}
         self._environments = {row["id"]: row for row in elsewhere if row["kind"] == "environment"}
         self._groups = len({row["group"] for row in earlier if "group" in row})
-        self.source_sha256 = cache(loader.source_sha256)
+        self.source_sha256 = cache(self.loader.source_sha256)
 
         description = environment.describe()
         self.gpu, self.peaks = description["gpu"], description["peaks"]
         self.arch = None
-        if self.gpu and on == "gpu":
+        if self.gpu and self.on == "gpu":
             self.arch = architectures.of_capability(self.gpu["capability"][0])
-        row = making.environment(description, on)
+        row = making.environment(description, self.on)
         self._environment = row["id"]
         self._environments.pop(self._environment, None)
-        self.rows.append(writer.write(row))
+        self.rows.append(self.writer.write(row))
         for warning in description["warnings"]:
-            progress.warn(warning)
+            self.progress.warn(warning)
 
     # Workers
 
@@ -93,7 +89,7 @@ class Session:
         self.release()
         description = {**self.worker(variables).call("describe", list(sys.argv)), "process": number}
         row = making.environment(description, self.on)
-        self.rows.append(self._writer.write(row))
+        self.rows.append(self.writer.write(row))
         before, self._environment = self._environment, row["id"]
         try:
             yield
@@ -110,7 +106,7 @@ class Session:
     def new_group(self) -> str:
         """A name for an interleaved group, unique among all runs."""
         self._groups += 1
-        return f"{self._writer.path.stem}-{self._groups:02d}"
+        return f"{self.writer.path.stem}-{self._groups:02d}"
 
     def earlier(self, case: Case, kind: str, mode: str | None = None) -> dict[str, Any] | None:
         """The final row that an earlier run of this file has for the case, or a reusable one."""
@@ -136,12 +132,12 @@ class Session:
         """One row about `case`, on disk and on the terminal."""
         row = self._row(case, fields)
         if origin := self._environments.pop(row["environment"], None):  # of a row that was repeated from elsewhere
-            self.rows.append(self._writer.write(origin))
+            self.rows.append(self.writer.write(origin))
         if case.kernel and row["kind"] == "gate" and (misfit := _misfit(row)):
             reason = f"its process said what no row can hold: {misfit}"
             forged = {"kind": "gate", "status": "implausible", "check": "forged_answer", "reason": reason}
             row = self._row(case, forged)
-        row = self._writer.write(row)
+        row = self.writer.write(row)
         self.rows.append(row)
         outcome = "passed" if row["status"] == "passed" else f"{status_word(row)}: {row['reason']}"
         if row.get("samples_ms"):

@@ -178,22 +178,7 @@ def of_mode(mode: str, device: str) -> Stopwatch:
     return IdleStopwatch() if mode == "idle" else CudaStopwatch()
 
 
-def time_group(
-    calls: Mapping[str, Call],
-    *,
-    stopwatch: Stopwatch,
-    mode: str = "burst",
-    max_seconds: float = 8.0,
-    min_samples: int = 20,
-    target: float = 0.003,
-    limit: float = 0.005,
-    preload_seconds: float = 2.0,
-    queue: int | None = None,
-    seed: int = 0,
-    notify: Notify = lambda stage, label: None,
-    source: clocks.Device | None = None,
-    kernel_clock: SmClocks | None = None,
-) -> dict[str, Timing]:
+def time_group(calls: Mapping[str, Call], **options: Any) -> dict[str, Timing]:
     """Times `calls` (label -> zero-argument closure) until the relative error of every median is below `target`.
 
     Every call is in every round until the last one is known: what is left out of a round would not have met the others.
@@ -209,47 +194,44 @@ def time_group(
     if at all: after the samples, in launches like theirs that are no samples. Raises ValueError on an unknown mode, and
     whatever a call raises.
     """
-    if mode not in MODES:
-        raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
-    timings = {label: Timing(clock_ghz=[] if kernel_clock else None) for label in calls}
-    group = _Group(calls, timings, stopwatch, notify, kernel_clock, queue, min_samples, target, random.Random(seed))
-    with clocks.Sampler(source, now=stopwatch.now) as sampler:
-        milliseconds = group.launch_once()
-        if mode != "sustained":
-            rests = mode == "burst" or max(milliseconds.values()) > UNRESTED
-            seconds = group.burst(sampler, milliseconds, max_seconds, rests=rests)
-        else:
-            seconds = max_seconds
-            group.sustained(sampler, preload_seconds, max_seconds, limit)
-    for label, timing in timings.items():
-        timing.launch_hidden = label not in stopwatch.exposed
-        error = relative_error(timing.samples_ms)
-        if len(timing.samples_ms) < group.fewest or error > limit:
-            timing.status = "not_converged"
-            timing.reason = (
-                f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and "
-                f"{seconds:.3g} s for the group, expected at most {limit:.2%} and {group.fewest} samples or more"
-            )
-    return timings
+    return _Group(calls, **options).time()
 
 
 @dataclass
 class _Group:
-    """What is timed together, with the options of `time_group`, and how its two modes fill `timings`."""
+    """The options of `time_group`, and how its two modes fill `timings`."""
 
     calls: Mapping[str, Call]
-    timings: Mapping[str, Timing]
     stopwatch: Stopwatch
-    notify: Notify
-    kernel_clock: SmClocks | None
-    queue: int | None
-    min_samples: int
-    target: float
-    chance: random.Random
+    mode: str = "burst"
+    max_seconds: float = 8.0
+    min_samples: int = 20
+    target: float = 0.003
+    limit: float = 0.005
+    preload_seconds: float = 2.0
+    queue: int | None = None
+    seed: int = 0
+    notify: Notify = lambda stage, label: None
+    source: clocks.Device | None = None
+    kernel_clock: SmClocks | None = None
 
-    @property
-    def fewest(self) -> int:
-        return min(FEWEST, self.min_samples)
+    def time(self) -> dict[str, Timing]:
+        if self.mode not in MODES:
+            raise ValueError(f"mode: got {self.mode!r}, expected one of {', '.join(MODES)}")
+        self.timings = {label: Timing(clock_ghz=[] if self.kernel_clock else None) for label in self.calls}
+        self.fewest, self.chance = min(FEWEST, self.min_samples), random.Random(self.seed)
+        with clocks.Sampler(self.source, now=self.stopwatch.now) as sampler:
+            seconds = (self.sustained if self.mode == "sustained" else self.burst)(sampler, self.launch_once())
+        for label, timing in self.timings.items():
+            timing.launch_hidden = label not in self.stopwatch.exposed
+            error = relative_error(timing.samples_ms)
+            if len(timing.samples_ms) < self.fewest or error > self.limit:
+                timing.status = "not_converged"
+                timing.reason = (
+                    f"relative error of the median {error:.3%} after {len(timing.samples_ms)} samples and {seconds:.3g}"
+                    f" s for the group, expected at most {self.limit:.2%} and {self.fewest} samples or more"
+                )
+        return self.timings
 
     def launch_once(self) -> dict[str, float]:
         """Label -> milliseconds, of first launches, which load code."""
@@ -258,11 +240,10 @@ class _Group:
             found |= zip(batch, self.measure(batch), strict=True)
         return found
 
-    def burst(
-        self, sampler: clocks.Sampler, milliseconds: Mapping[str, float], max_seconds: float, *, rests: bool
-    ) -> float:
+    def burst(self, sampler: clocks.Sampler, milliseconds: Mapping[str, float]) -> float:
         """Returns the seconds that the group was given in the end."""
-        now, seconds = self.stopwatch.now, max_seconds
+        now, seconds = self.stopwatch.now, self.max_seconds
+        rests = self.mode == "burst" or max(milliseconds.values()) > UNRESTED
         cool(sampler, self.stopwatch, busy=sum(milliseconds.values()) / 1e3)
         begin, enough = now(), self.min_samples
         while not all(self.is_settled(label, enough) for label in self.calls) and now() - begin < seconds:
@@ -285,16 +266,16 @@ class _Group:
             cool(sampler, self.stopwatch, busy=now() - woken)
         return seconds
 
-    def sustained(self, sampler: clocks.Sampler, preload_seconds: float, max_seconds: float, limit: float) -> None:
-        now = self.stopwatch.now
+    def sustained(self, sampler: clocks.Sampler, _: Mapping[str, float]) -> float:
+        now, preload_seconds = self.stopwatch.now, self.preload_seconds
         for label in self.shuffled():
             batch = [label] * (self.queue or 8)
             begin, loaded = now(), list[tuple[float, float]]()
-            while not _is_loaded(loaded, now() - begin, preload_seconds, limit):
+            while not _is_loaded(loaded, now() - begin, preload_seconds, self.limit):
                 milliseconds = self.measure(batch)
                 loaded += ((now() - begin, sample) for sample in milliseconds)
             begin, samples = now(), self.timings[label].samples_ms
-            at_most = max(preload_seconds, max_seconds / len(self.calls))
+            at_most = max(preload_seconds, self.max_seconds / len(self.calls))
             while len(samples) < self.fewest or (
                 (spent := now() - begin) < preload_seconds
                 or (not self.is_settled(label, self.min_samples) and spent < at_most)
@@ -303,6 +284,7 @@ class _Group:
             self.timings[label].clocks = sampler.summary(begin, now())
             for _ in range(CLOCK_LAUNCHES):
                 self.read_clock(label, len(batch))
+        return self.max_seconds
 
     def is_settled(self, label: str, enough: int) -> bool:
         samples = self.timings[label].samples_ms

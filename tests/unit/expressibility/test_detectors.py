@@ -46,25 +46,6 @@ def rotated(*words: str) -> str:
     return "\n".join(["                Function : k", *lines])
 
 
-EX2_BEHIND_WAIT = Detector(
-    "sass", r"HGMMA WAIT(?: MUFU\.EX2)+ BRA", in_loop=True, order=r"HGMMA|WAIT|MUFU\.EX2|\bBRA\b"
-)
-
-
-@pytest.mark.parametrize(
-    ("detector", "text", "expected"),
-    [
-        (EX2_BEHIND_WAIT, rotated("HGMMA R4", "WAIT gsb0", "MUFU.EX2 R1"), WITH),
-        # The same iteration, rotated: what stands at the head of the loop comes behind its last instruction.
-        (EX2_BEHIND_WAIT, rotated("WAIT gsb0", "HGMMA R4", "MUFU.EX2 R1"), WITHOUT),
-        (Detector("facts", r"warps (?:12|16)"), "shared 8192\nwarps 12", WITH),
-        (Detector("facts", r"warps (?:12|16)"), "shared 8192\nwarps 4", WITHOUT),
-    ],
-)
-def test_a_detector_finds_the_thing_and_only_the_thing(detector: Detector, text: str, expected: bool) -> None:
-    assert (detectors.find(detector, {detector.text: text}).times > 0) is expected
-
-
 @pytest.mark.parametrize(
     ("detector", "text", "times", "lines"),
     [

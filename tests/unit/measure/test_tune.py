@@ -138,18 +138,6 @@ for number in range(20):
     assert len(tiles.read(path)) == 4 * 20
 
 
-def test_an_unreadable_entry_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "h200.toml"
-    path.write_text('[scalar.cuda]\nd64-full = { block_m = 0, block_n = 64, tried = 1, run = "x" }\n')
-    with pytest.raises(ValueError, match=r"h200\.toml: scalar\.cuda\.d64-full: .*block_m"):
-        tiles.read(path)
-
-
-def test_the_committed_tables_are_readable() -> None:
-    for path in tiles.folder("attention").glob("*.toml"):
-        assert tiles.read(path)
-
-
 FAKE: dict[str, Any] = {
     "on": "cpu",
     "modes": ("burst",),
@@ -168,34 +156,15 @@ def tuned(names: tuple[str, ...], path: Path, **options: Any) -> Path | None:
 
 @pytest.fixture
 def fakes() -> Iterator[None]:
+    def technique(name: str, first: Tile, **fields: Any) -> Technique:
+        return Technique(name, "ampere", "a fake", operator="attention", mma="fma", tile={64: first}, **fields)
+
     fake = (
-        Technique(
-            "right", "ampere", "a fake", operator="attention", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID}
-        ),
-        Technique(
-            "declines", "ampere", "a fake", operator="attention", mma="fma", tile={64: GRID[0]}, grid={"cuda": GRID[:1]}
-        ),
-        Technique(
-            "paced", "ampere", "a fake", operator="attention", mma="fma", tile={64: PACES[0]}, grid={"cuda": PACES}
-        ),
-        Technique(
-            "paced_again",
-            "ampere",
-            "a fake",
-            operator="attention",
-            mma="fma",
-            tile={64: PACES[0]},
-            grid={"cuda": PACES},
-        ),
-        Technique(
-            "paced_once_more",
-            "ampere",
-            "a fake",
-            operator="attention",
-            mma="fma",
-            tile={64: PACES[0]},
-            limits=(TOO_SMALL,),
-        ),
+        technique("right", GRID[0], grid={"cuda": GRID}),
+        technique("declines", GRID[0], grid={"cuda": GRID[:1]}),
+        technique("paced", PACES[0], grid={"cuda": PACES}),
+        technique("paced_again", PACES[0], grid={"cuda": PACES}),
+        technique("paced_once_more", PACES[0], limits=(TOO_SMALL,)),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
