@@ -57,10 +57,8 @@ differ: fp64, fp16, bf16... in another order."""
 
 def compile(case: Case, arch: str) -> dict[str, Any]:
     """Compiles a case by the Triton that its backend names, for `arch`, and keeps the cubin and what its launch must
-    know, which it returns. Nothing is compiled that is there already.
-
-    Raises Unsupported where that Triton is not here, CompileError with the compiler's words.
-    """
+    know, which it returns. Nothing is compiled that is there already. Raises Unsupported where that Triton is not here,
+    CompileError with the compiler's words."""
     with contextlib.suppress(Unsupported):
         return known(case, arch)
     try:

@@ -23,9 +23,7 @@ OWN_NAMES = "where a kernel must use the functions of cuda_kernels/ptx (tid_x, b
 
 def sanitizer_environment() -> dict[str, str]:
     """Variables of a process in which the CPU runs CUDA twins under the address and undefined-behaviour sanitizers.
-
-    Raises Unsupported where the compiler has none.
-    """
+    Raises Unsupported where the compiler has none."""
     from cuda_kernels import cpu_build, toolchain
 
     try:

@@ -46,10 +46,7 @@ def available(backend: str, on: str = "gpu") -> str | None:
 
 
 def load(case: Case, on: str = "gpu") -> Variant:
-    """Compiles what must be compiled and returns the variant.
-
-    Raises Unsupported, CompileError, ImportError.
-    """
+    """Compiles what must be compiled and returns the variant. Raises Unsupported, CompileError, ImportError."""
     if reason := available(case.backend, on):
         raise Unsupported(reason)
     if case.kernel and case.kernel.function:

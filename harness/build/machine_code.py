@@ -111,10 +111,8 @@ def disassembler() -> Path:
 
 
 def disassemble(path: Path, cache: Path = CACHE) -> Binary:
-    """Reads a cubin, or the one architecture of a shared library. Raises DisassemblerError.
-
-    That takes up to a second for a large kernel, so what it says is kept in `cache`, by the file's bytes.
-    """
+    """Reads a cubin, or the one architecture of a shared library. Raises DisassemblerError. That takes up to a second
+    for a large kernel, so what it says is kept in `cache`, by the file's bytes."""
     readers = (Path(__file__), Path(instruction_order.__file__))
     known = hashlib.sha256(b"".join(file.read_bytes() for file in (*readers, path))).hexdigest()
     kept = cache / f"{known}.json"
@@ -215,10 +213,8 @@ def remarks(log: str) -> list[str]:
 
 def read(path: Path, *, smem_bytes: int, log: str = "") -> dict[str, Any]:
     """The `code` of a row. `smem_bytes` is the shared memory that the launch asks for; static memory is added. `log` is
-    what the assembler said. `main_loop`, `setmaxnreg` and `remarks` are there where there is something to say.
-
-    Raises DisassemblerError.
-    """
+    what the assembler said. `main_loop`, `setmaxnreg` and `remarks` are there where there is something to say. Raises
+    DisassemblerError."""
     binary = disassemble(path)
     further = {"main_loop": binary.main_loop, "setmaxnreg": binary.setmaxnreg, "remarks": remarks(log)}
     return {

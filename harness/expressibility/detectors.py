@@ -26,11 +26,8 @@ class Found:
 
 
 def find(detector: Detector, texts: Mapping[str, str]) -> Found:
-    """What the detector finds in a program's texts (of claims.TEXTS).
-
-    Raises ValueError for a text that this program does not have, such as the machine code of one that did not compile:
-    it cannot show that a thing is absent.
-    """
+    """What the detector finds in a program's texts (of claims.TEXTS). Raises ValueError for a text that this program
+    does not have, such as the machine code of one that did not compile: it cannot show that a thing is absent."""
     if detector.text not in TEXTS:
         raise ValueError(f"detector.text: got {detector.text!r}, expected one of {', '.join(TEXTS)}")
     text = texts.get(detector.text, "")
@@ -45,8 +42,9 @@ def find(detector: Detector, texts: Mapping[str, str]) -> Found:
     most = max(range(len(found)), key=lambda piece: len(found[piece]), default=None)
     if most is None:
         return Found(0, [])
-    lines = counted(found[most]) if detector.order is None else _wrapped(_runs(pieces[most].split(" ")))
-    return Found(len(found[most]), lines)
+    if detector.order is None:
+        return Found(len(found[most]), counted(found[most]))
+    return Found(len(found[most]), textwrap.wrap(_runs(pieces[most].split(" ")), WIDTH)[:SHOWN])
 
 
 def _matches(pattern: str, text: str) -> list[str]:
@@ -57,10 +55,6 @@ def _runs(words: Iterable[str]) -> str:
     """HGMMA x8 MUFU.EX2 x32 for eight and thirty-two in a row."""
     runs = [(word, len(list(same))) for word, same in groupby(words)]
     return " ".join(f"{word} x{n}" if n > 1 else word for word, n in runs)
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH)[:SHOWN]
 
 
 def counted(found: Iterable[str]) -> list[str]:

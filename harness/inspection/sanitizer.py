@@ -169,10 +169,8 @@ def stores_by_tma(case: Case, arch: str) -> bool:
 
 @contextlib.contextmanager
 def kernels(patch: str | None, scratch: Path) -> Iterator[Path]:
-    """The folder that holds cuda_kernels/ and harness/: the checkout, or a copy of it with a patch applied.
-
-    Raises OutdatedPatch.
-    """
+    """The folder that holds cuda_kernels/ and harness/: the checkout, or a copy of it with a patch applied. Raises
+    OutdatedPatch."""
     if patch is None:
         yield ROOT
         return

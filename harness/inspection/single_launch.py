@@ -34,10 +34,8 @@ SCRATCH = TensorSpec((1,), "fp32", 0)
 
 
 class Driver:
-    """The CUDA driver and its primary context on the first GPU, which the kernel's own runtime shares.
-
-    Raises build.LaunchError for an error of the driver's, OSError where there is no driver.
-    """
+    """The CUDA driver and its primary context on the first GPU, which the kernel's own runtime shares. Raises
+    build.LaunchError for an error of the driver's, OSError where there is no driver."""
 
     def __init__(self) -> None:
         device, context = ctypes.c_int(), ctypes.c_void_p()
@@ -57,13 +55,10 @@ class Driver:
         return pointer
 
     def download(self, pointer: int, size: int) -> bytes:
+        """Waits for the GPU. Raises build.LaunchError for what a launch did."""
         data = ctypes.create_string_buffer(size)
         cuda_driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
         return data.raw
-
-    def synchronize(self) -> None:
-        """Waits for the GPU. Raises build.LaunchError for what a launch did."""
-        cuda_driver.call("cuCtxSynchronize")
 
 
 def normal(count: int, dtype: str, seed: int) -> bytes:
@@ -115,7 +110,6 @@ def launch_cuda(case: Case, arch: str) -> None:
     library.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     if code := library.launch(ctypes.byref(args), None):
         raise build.LaunchError(f"{case}: the launcher's CUDA error {code}", code)
-    driver.synchronize()
     _check_written(case, [any(driver.download(out.pointer, out.bytes)) for out in outputs.values()])
 
 

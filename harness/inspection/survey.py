@@ -68,10 +68,8 @@ def counted_problem(technique: str) -> Any:
 
 def count(case: Case) -> dict[str, Any]:
     """Runs a CUDA twin, or a .cu file of the user's, once on the CPU: `compiler` of its row, and `details`, what its
-    instructions cost in shared and global memory at the addresses of this run, as {"sites": ..., "totals": ...}.
-
-    Raises build.Unsupported, CompileError and Diagnosed.
-    """
+    instructions cost in shared and global memory at the addresses of this run, as {"sites": ..., "totals": ...}. Raises
+    build.Unsupported, CompileError and Diagnosed."""
     from harness.measure import arenas
 
     variant = build.load(case, on="cpu")

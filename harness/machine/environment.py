@@ -171,10 +171,8 @@ def _warnings(gpu: dict[str, Any] | None, git: dict[str, Any]) -> list[str]:
 
 
 def _git() -> dict[str, Any]:
-    """{sha, dirty}; both None where there is no git or no commit.
-
-    A copy of the tree without its history says in TWINKERNELS_COMMIT what it is a copy of.
-    """
+    """{sha, dirty}; both None where there is no git or no commit. A copy of the tree without its history says in
+    TWINKERNELS_COMMIT what it is a copy of."""
     if copied := os.environ.get("TWINKERNELS_COMMIT"):
         return {"sha": copied.removesuffix("-dirty"), "dirty": copied.endswith("-dirty")}
 

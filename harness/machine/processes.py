@@ -114,7 +114,8 @@ class Child:
                 return self.connection.recv()
             nothing = NoAnswer("timeout", f"no answer within {self._seconds:g} s")
         except (EOFError, ConnectionResetError):
-            nothing = NoAnswer("crashed", f"the process ended: {self._exit()}")
+            self._process.join(5)
+            nothing = NoAnswer("crashed", f"the process ended: {ending(self._process.exitcode)}")
         self.end()
         return nothing
 
@@ -127,10 +128,6 @@ class Child:
         self._process.join(5)
         self._process.kill()
         self.connection.close()
-
-    def _exit(self) -> str:
-        self._process.join(5)
-        return ending(self._process.exitcode)
 
 
 def _serve(connection: Connection, environment: Mapping[str, str]) -> None:

@@ -1,9 +1,8 @@
 """A second clock, and a witness: what CUPTI saw a call do on the GPU, through torch.profiler.
 
 CUDA events see the time between two points of one stream. A call can keep work out of that interval: on another stream,
-launched before or left running after, or done once and kept. And a call that waits for the GPU is timed without its
-launches being queued ahead. CUPTI names each piece of work on the GPU, its stream and the host call that launched it,
-so each of these is found and named. Knows no operator.
+launched before or left running after, or done once and kept. CUPTI names each piece of work on the GPU, its stream and
+the host call that launched it. Knows no operator.
 
 `judge` reads a trace as torch.profiler exports it (the Chrome trace format; times in microseconds); `record` makes one.
 """
@@ -95,6 +94,8 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
     """
     events = [event for event in events if event.get("ph") == "X"]
     windows, work, stray = _attributed(events)
+    of_host = (event for event in events if event.get("cat") in ON_HOST)
+    waits = [(_span(event)[0], event["name"]) for event in of_host if WAITS.fullmatch(event["name"])]
     calls = [number for number, (_, name) in enumerate(windows) if name.startswith(CALL)]
     marks = {number: work[number] for number, (_, name) in enumerate(windows) if name == MARK and work[number]}
     if not calls or not marks:
@@ -115,7 +116,7 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
             observation.samples_ms.append((last - first) / 1e3)
         after = min((piece.begin for number in marks if number > window for piece in marks[number]), default=math.inf)
         examples = {
-            "synchronizes": [event["name"] for event in events if _waits(event) and begin <= _span(event)[0] <= end],
+            "synchronizes": [name for moment, name in waits if begin <= moment <= end],
             "other_stream": [
                 f"{piece.name} on stream {piece.stream}" for piece in mine if piece.stream != timed_stream
             ],
@@ -143,20 +144,21 @@ def judge(events: Iterable[Mapping[str, Any]], fresh: Iterable[int] = (0,)) -> d
 
 def _attributed(events: Sequence[Mapping[str, Any]]) -> tuple[list[Window], list[list[Work]], list[Stray]]:
     """The annotations of a trace in order, the work that the host launched in each, and the work of none."""
-    windows = sorted((_span(event), event["name"]) for event in events if _is_annotation(event))
-    launches = {event["args"]["correlation"]: event for event in events if _launches(event)}
+    annotations = [event for event in events if event.get("cat") == "user_annotation"]
+    windows = sorted((_span(event), event["name"]) for event in annotations if event["name"].startswith((CALL, MARK)))
+    of_host = [event for event in events if event.get("cat") in ON_HOST and "correlation" in event.get("args", {})]
+    launches = {event["args"]["correlation"]: _span(event)[0] for event in of_host}
     work: list[list[Work]] = [[] for _ in windows]
     stray: list[Stray] = []
     for event in events:
         if event.get("cat") in ON_GPU:
             piece = Work(event["name"], int(event["args"].get("stream", -1)), *_span(event))
-            launch = launches.get(event["args"].get("correlation"))
-            moment = None if launch is None else _span(launch)[0]
-            window = None if moment is None else _window(windows, moment)
-            if window is None:
-                stray.append((piece, moment))
+            moment = launches.get(event["args"].get("correlation"), math.nan)
+            mine = [found for found, ((begin, end), _) in zip(work, windows, strict=True) if begin <= moment <= end]
+            if mine:
+                mine[0].append(piece)
             else:
-                work[window].append(piece)
+                stray.append((piece, None if math.isnan(moment) else moment))
     return windows, work, stray
 
 
@@ -242,19 +244,3 @@ def fields(observation: Observation, events_ms: Sequence[float], gap_ms: float) 
 def _span(event: Mapping[str, Any]) -> tuple[float, float]:
     begin = float(event["ts"])
     return begin, begin + float(event.get("dur", 0))
-
-
-def _is_annotation(event: Mapping[str, Any]) -> bool:
-    return event.get("cat") == "user_annotation" and event["name"].startswith((CALL, MARK))
-
-
-def _launches(event: Mapping[str, Any]) -> bool:
-    return event.get("cat") in ON_HOST and "correlation" in event.get("args", {})
-
-
-def _waits(event: Mapping[str, Any]) -> bool:
-    return event.get("cat") in ON_HOST and WAITS.fullmatch(event["name"]) is not None
-
-
-def _window(windows: Sequence[Window], moment: float) -> int | None:
-    return next((number for number, ((begin, end), _) in enumerate(windows) if begin <= moment <= end), None)

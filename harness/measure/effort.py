@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,11 +35,6 @@ def _language(case: Case) -> str:
     return "triton" if own.uses_triton(case.kernel) else "torch"
 
 
-def seconds(cases: Iterable[Case]) -> float:
-    """Seconds to check all cases, roughly, without compiling."""
-    return sum(LAUNCHES * launch_seconds(case) for case in cases)
-
-
 def refuse_hours(cases: Sequence[Case]) -> str | None:
     """How long it takes to check them all, where that is minutes. Raises ValueError, with a smaller problem, where one
     launch alone takes that long."""
@@ -54,6 +49,6 @@ def refuse_hours(cases: Sequence[Case]) -> str | None:
             f"problem: got {slowest.problem.slug}, but one launch of {slowest.name} {slowest.backend} takes this "
             f"CPU about {launch / 60:,.0f} min; expected one such as {small.slug}, or a GPU"
         )
-    if (whole := seconds(cases)) > 120:
+    if (whole := LAUNCHES * sum(map(launch_seconds, cases))) > 120:
         return f"about {whole / 60:,.0f} min on this CPU; {small.slug} is one such in seconds"
     return None

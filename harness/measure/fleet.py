@@ -182,7 +182,8 @@ class _Run:
         del self.running[id(worker)]
         if answer.exit_code not in ENDS:
             failed = job.failed | {str(worker.board)}
-            self.again(replace(job, failed=failed), f"exit code {answer.exit_code}: {_last_line(answer.said)}")
+            said = environment.scrub(answer.said.strip().rpartition("\n")[2])[:400] or "it said nothing"
+            self.again(replace(job, failed=failed), f"exit code {answer.exit_code}: {said}")
             return
         self.done += 1
         seconds = time.monotonic() - begin
@@ -257,8 +258,3 @@ class _Run:
 def _cell(row: Mapping[str, Any]) -> str:
     names = ("technique", "backend", "problem", "tile")
     return json.dumps([row.get(name) for name in names], sort_keys=True)
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return environment.scrub(lines[-1])[:400] if lines else "it said nothing"

@@ -160,10 +160,8 @@ class RayWorker:
 @contextmanager
 def workers(count: int | None, address: str | None = None, *, timeout: float = 300.0) -> Iterator[Any]:
     """(workers, new_worker) on `count` GPUs of this host, or of the cluster at `address`; on all of them by default.
-
     Raises Refused where Ray is not installed or cannot be reached, where there are fewer GPUs, and where a node has
-    another commit.
-    """
+    another commit."""
     try:
         import ray
     except ImportError:

@@ -195,18 +195,16 @@ class Run:
 
     def skips(self, case: Case) -> bool:
         earlier = self.session.earlier(case, "gate")
-        if earlier is None or self.is_outdated(case, earlier):
+        if earlier is None or not self.covers(case, earlier):
             return False
         self.gated[case] = earlier
         return True
 
-    def is_outdated(self, case: Case, gate: Row) -> bool:
-        """Whether this run's gates must look again."""
-        return gate["status"] == "passed" and not self.covers(case, gate)
-
     def covers(self, case: Case, gate: Row) -> bool:
-        """Whether a passed gate saw all that this run's gates see: the experiment may have gained inputs since, and the
-        gate may have changed."""
+        """Whether a gate failed, or saw all that this run's gates see: the experiment may have gained inputs since, and
+        the gate may have changed."""
+        if gate["status"] != "passed":
+            return True
         if of_earlier_gate(gate):
             return False
         details = gate.get("details") or {}
@@ -325,7 +323,7 @@ class Run:
         todo: list[tuple[dict[str, str], list[Case], bool, bool]] = []
         for needed, group in self.final_groups(mode):
             stale = not all(self.session.has_replicate(case, mode, number) for case in group)
-            check = by_cupti and (stale or self.lacks_cupti(group))
+            check = by_cupti and (stale or any(not self.session.earlier(case, "cupti", "burst") for case in group))
             if stale or check:
                 todo.append((needed, group, stale, check))
         if not todo or self.session.interrupts.requested:
@@ -355,9 +353,6 @@ class Run:
             for needed, group in again or groups.finals(here, variables, ranks):
                 found.append((needed, sorted(group, key=[anchor].__contains__, reverse=True)))
         return found
-
-    def lacks_cupti(self, group: Iterable[Case]) -> bool:
-        return any(self.session.earlier(case, "cupti", "burst") is None for case in group)
 
     def timed_in(self, mode: str) -> dict[Case, Row]:
         return {case: row for (case, of), row in self.timed.items() if of == mode and row["status"] == "passed"}
@@ -527,7 +522,7 @@ class Run:
                 if row is None or "kind" not in row:  # interrupted before, or the unwritten gate of a tuned cell
                     continue
                 earlier = self.session.earlier(case, results.what(row), row.get("mode"))
-                if earlier and not (results.what(row) == "gate" and self.is_outdated(case, earlier)):
+                if earlier and (results.what(row) != "gate" or self.covers(case, earlier)):
                     continue
                 measured = {name: value for name, value in row.items() if name not in results.KEY or name == "mode"}
                 del measured["schema"], measured["time"]

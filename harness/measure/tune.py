@@ -47,7 +47,6 @@ def tune(
     problems: Sequence[Problem],
     path: Path,
     *,
-    on: str = "gpu",
     resume: bool = False,
     **options: Any,
 ) -> None:
@@ -66,7 +65,6 @@ def tune(
     options.setdefault("deadlines", Deadlines(launch=LAUNCH_SECONDS))
     runner.run(
         experiment,
-        on=on,
         path=path,
         resume=resume,
         selected=selected,

@@ -95,9 +95,11 @@ class Failed(Exception):
     when it was none), `stage` what it was doing. `elsewhere`: it was another process that ended, and the worker goes
     on."""
 
-    def __init__(self, fields: dict[str, Any], label: str | None, stage: str, *, elsewhere: bool = False) -> None:
+    elsewhere = False
+
+    def __init__(self, fields: dict[str, Any], label: str | None, stage: str) -> None:
         super().__init__(fields["reason"])
-        self.fields, self.label, self.stage, self.elsewhere = fields, label, stage, elsewhere
+        self.fields, self.label, self.stage = fields, label, stage
 
 
 class Worker:

@@ -208,10 +208,8 @@ def lacking(*extras: str) -> list[str]:
 
 
 def find_python(*extras: str) -> Path:
-    """The Python to use, set up if need be: this one where it has the dependencies and those of `extras`.
-
-    Raises SetupError.
-    """
+    """The Python to use, set up if need be: this one where it has the dependencies and those of `extras`. Raises
+    SetupError."""
     missing = lacking(*extras)
     if not missing:
         return Path(sys.executable)

@@ -120,19 +120,16 @@ def _compilers() -> Iterator[Finding]:
     )
     ptxas = compiler and str(Path(compiler).resolve().with_name("ptxas"))
     yield Finding("ptxas of nvcc", _release(ptxas), "assembling the CUDA twins", "comes with nvcc")
+    spec = importlib.util.find_spec("triton")
+    tools = Path(spec.origin).parent / "backends/nvidia/bin" if spec and spec.origin else None
     for tool, name, purpose in (
         ("ptxas", "ptxas of Triton", "assembling the Triton twins"),
         ("ptxas-blackwell", "ptxas of Triton, sm_100 and later", "assembling the Triton twins"),
         ("cuobjdump", "cuobjdump", "reading machine code"),
         ("nvdisasm", "nvdisasm", "reading machine code"),
     ):
-        found = _release(_triton_tool(tool))
+        found = _release(str(tools / tool) if tools else None)
         yield Finding(name, found, purpose, "comes with the triton package", required=True, installed=will_set_up)
-
-
-def _triton_tool(name: str) -> str | None:
-    spec = importlib.util.find_spec("triton")
-    return str(Path(spec.origin).parent / "backends/nvidia/bin" / name) if spec and spec.origin else None
 
 
 def _release(tool: str | None) -> str | None:

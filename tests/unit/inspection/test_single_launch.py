@@ -50,8 +50,6 @@ class HostDriver:
     def download(self, pointer: int, size: int) -> bytes:
         return ctypes.string_at(pointer, size)
 
-    def synchronize(self) -> None: ...
-
 
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> HostDriver:
     driver = HostDriver()
