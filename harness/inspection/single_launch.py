@@ -91,10 +91,15 @@ class DeviceTensor:
         return self.spec.strides
 
 
+def library_of(case: Case, arch: str) -> Path:
+    """The library of a CUDA kernel, built without torch. Raises build.CompileError."""
+    return build.build_cuda(case, arch, inline=False).library
+
+
 def launch_cuda(case: Case, arch: str) -> None:
     """Raises build.CompileError, build.LaunchError."""
     operator, problem = operators.of(case.problem), case.problem
-    library = ctypes.CDLL(str(build.build_cuda(case, arch, inline=False).library))  # without torch
+    library = ctypes.CDLL(str(library_of(case, arch)))
     driver = Driver()
     inputs = {
         name: DeviceTensor(driver.upload(normal(math.prod(spec.shape), spec.dtype, seed)), spec)
@@ -163,4 +168,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(json.dumps(outcome(case, arch)))
     else:
-        build.build_cuda(case, arch, inline=False)
+        library_of(case, arch)

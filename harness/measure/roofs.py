@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import operators
-from harness.build import instruction_order, machine_code
-from harness.build.cuda import build_alone, cuda_compiler, shared_memory_bytes
 from harness.catalog import architectures
 from harness.catalog.entries import Experiment
-from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARP, WARPGROUP, WARPS, Roof
+from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPS, Roof
 from harness.machine import environment, processes
 from harness.machine.progress import Interrupts, Progress
-from harness.operators.errors import LaunchError
 from harness.rows import making, results
 
 LAUNCHES = 7
@@ -32,31 +27,7 @@ BUILD_SECONDS, LAUNCH_SECONDS = 120.0, 60.0
 """Deadlines of one build and of all launches of one roof, the start of their process included."""
 ARCH = "sm_90a"
 
-SEED = 0.75
-
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Built:
-    """`code` and `compiler` are the row's, `missing` the claims about the code that do not hold."""
-
-    library: Path
-    code: dict[str, Any]
-    compiler: dict[str, Any]
-    missing: list[str]
-    seconds: float
-
-
-class RoofArgs(ctypes.Structure):
-    """roofs.cuh, field by field."""
-
-    _fields_ = [
-        ("samples", ctypes.c_void_p),
-        ("results", ctypes.c_void_p),
-        ("steps", ctypes.c_int32),
-        ("seed", ctypes.c_float),
-    ]
 
 
 def run(experiment: Experiment, path: Path) -> list[Row]:
@@ -114,7 +85,7 @@ def measured(
         return
     assert gpu is not None
     built: dict[str, Any] = {}
-    jobs = [(build, (roof,)) for roof in roofs if roof.kernel]
+    jobs = [(_build, (roof,)) for roof in roofs if roof.kernel]
     found = processes.answers(jobs, {}, seconds=BUILD_SECONDS, stop=lambda: interrupts.requested)
     for (_, (roof,)), answer in found:
         built[roof.name] = answer
@@ -200,35 +171,10 @@ def _spent(warps: Sequence[Sequence[int]]) -> tuple[int, int]:
     return max(end_clock) - min(clock), max(end_nanosecond) - min(nanosecond)
 
 
-def build(roof: Roof) -> Built:
-    """Raises CompileError."""
-    built = build_alone(f"{roof.folder}/{roof.kernel}", roof.defines, ARCH)
-    shared_memory = shared_memory_bytes(ctypes.CDLL(str(built.library)))
-    code = machine_code.read(built.library, smem_bytes=shared_memory, log=built.log)
-    missing = [*code.get("remarks", []), *unheld(roof, machine_code.listing(built.library, "-sass"))]
-    if code["spill_bytes"]:
-        missing.append(f"{code['spill_bytes']} bytes of local memory, expected none")
-    return Built(built.library, code, cuda_compiler(built), missing, built.seconds)
+def _build(roof: Roof) -> Any:
+    from harness.build import roofs
 
-
-def unheld(roof: Roof, sass: str) -> list[str]:
-    """The claims of `roof.loops` that the listing does not bear out, each with what its loops have instead."""
-    found = [loop for code in instruction_order.functions(sass) for loop in instruction_order.loops(code)]
-    missing = []
-    for claim in roof.loops:
-        counts = [{name: sum(one.is_a(name) for one in loop) for name in claim} for loop in found]
-        if claim not in counts:
-            missing.append(f"no loop with {claim}; its loops have {[one for one in counts if any(one.values())]}")
-    return missing
-
-
-def samples_shape(roof: Roof, multiprocessors: int) -> tuple[int, int, int]:
-    """Of what a launch writes: every multiprocessor, every warp, the fields of RoofSample in roofs.cuh."""
-    return multiprocessors, threads(roof) // WARP, 5
-
-
-def threads(roof: Roof) -> int:
-    return (roof.product_groups + roof.vector_groups) * WARPGROUP
+    return roofs.build_roof(roof, ARCH)
 
 
 def _launch(roof: Roof, library: Path | None, multiprocessors: int, device: str = "cuda") -> Row:
@@ -239,16 +185,13 @@ def _launch(roof: Roof, library: Path | None, multiprocessors: int, device: str 
 
     import torch
 
-    handle = ctypes.CDLL(str(library))
-    handle.launch.argtypes = [ctypes.POINTER(RoofArgs), ctypes.c_void_p]
-    samples = torch.zeros(samples_shape(roof, multiprocessors), dtype=torch.int64, device=device)
-    scratch = torch.zeros(multiprocessors, threads(roof), device=device)
+    from harness.build import roofs
+
+    samples = torch.zeros(roofs.samples_shape(roof, multiprocessors), dtype=torch.int64, device=device)
+    scratch = torch.zeros(multiprocessors, roofs.threads(roof), device=device)
     steps = [CALIBRATION]
     told: list[dict[str, float]] = []
-    for number in steps:
-        args = RoofArgs(samples.data_ptr(), scratch.data_ptr(), number, SEED)
-        if code := handle.launch(ctypes.byref(args), None):
-            raise LaunchError(f"{roof.name}: CUDA error {code}", code)
+    for number in roofs.launches(library, roof, samples.data_ptr(), scratch.data_ptr(), steps):
         if device == "cuda":
             torch.cuda.synchronize()
         launch = samples.tolist()

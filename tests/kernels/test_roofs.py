@@ -14,7 +14,7 @@ import torch
 
 from cuda_kernels import cpu_build
 from cuda_kernels.cpu_library import Library
-from harness.build import sm_clocks
+from harness.build import roofs, sm_clocks
 from harness.catalog import experiments, sources
 from harness.catalog.roofs import WARPS, Roof
 from harness.measure import roofs as measure
@@ -50,7 +50,7 @@ def test_every_kernel_of_the_folder_is_a_roof() -> None:
 def test_the_machine_code_holds_what_the_roof_claims(name: str) -> None:
     if doctor.nvcc() is None:
         pytest.skip("no nvcc here")
-    assert measure.build(KERNELS[name]).missing == []
+    assert roofs.build_roof(KERNELS[name], measure.ARCH).missing == []
 
 
 def test_a_claim_that_the_machine_code_does_not_bear_out_is_named() -> None:
@@ -63,8 +63,8 @@ def test_a_claim_that_the_machine_code_does_not_bear_out_is_named() -> None:
         ]
     )
     roof = replace(ALL["exponentials"], loops=({"MUFU.EX2": 1, "HGMMA": 1},))
-    assert measure.unheld(roof, sass) == []
-    (said,) = measure.unheld(replace(roof, loops=({"MUFU.EX2": 2},)), sass)
+    assert roofs.unheld(roof, sass) == []
+    (said,) = roofs.unheld(replace(roof, loops=({"MUFU.EX2": 2},)), sass)
     assert said == "no loop with {'MUFU.EX2': 2}; its loops have [{'MUFU.EX2': 1}]"
 
 
@@ -73,11 +73,11 @@ def test_a_roof_runs_on_a_cpu_without_a_finding(name: str) -> None:
     """No race, no missing fence, no deadlock, every output written once, and nothing but numbers."""
     roof, blocks, steps = KERNELS[name], 2, 2
     library = cpu_library(roof)
-    samples = torch.zeros(measure.samples_shape(roof, blocks), dtype=torch.int64)
-    results = torch.full((blocks, measure.threads(roof)), math.nan)
+    samples = torch.zeros(roofs.samples_shape(roof, blocks), dtype=torch.int64)
+    results = torch.full((blocks, roofs.threads(roof)), math.nan)
     for label, tensor in {"samples": samples, "results": results}.items():
         watch(library, label, tensor, "out")
-    args = measure.RoofArgs(samples.data_ptr(), results.data_ptr(), steps, measure.SEED)
+    args = roofs.RoofArgs(samples.data_ptr(), results.data_ptr(), steps, roofs.SEED)
     library.launch(ctypes.byref(args), None)
     assert library.diagnosis() == ""
     assert results.isfinite().all()
