@@ -74,12 +74,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """No garbage is collected while tests are, nor is what is imported by then looked through ever after."""
+    """No garbage is collected while tests are, seldom later, and what is imported by then is never looked through."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)
         gc.enable()
 
 

@@ -164,7 +164,7 @@ class Noise:
         if key not in self._limits:
             pairs = self.pairs(mode)
             judged = pairs.environment_old.isin(without) | pairs.environment_new.isin(without)
-            found = stats.limits(pairs[~judged], one_board)
+            found = stats.limits(pairs.loc[~judged, ["one_board", "time", "anchors", "weight"]], one_board)
             self._limits[key] = found or (self.limits(mode, False, without) if one_board else None)
         return self._limits[key]
 
