@@ -61,7 +61,9 @@ WORTH = {
 """Logarithms of what each term multiplies the TFLOPS by, maxima of integers and the order of tiles in the CUDA kernel
 limited to what core Triton can express and in core Triton's own, and what two techniques are worth at the tile
 SQUARE."""
-SUM = {term.name for term in ledger.TERMS if not term.part_of}
+WHOLE = {term.instead_of for term in ledger.TERMS} - {""}
+"""Terms that others replace where these were timed."""
+SUM = {term.name for term in ledger.TERMS if not term.part_of} - WHOLE
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
 LACKING, LAZILY, ON_FLOATS = (
     ledger.at(name, ledger.SQUARE) for name in (ledger.LACKING, ledger.LAZILY, "without_integer_max")

@@ -76,6 +76,7 @@ class Term:
 
     cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. A problem has the term if
         at_their_tiles has its kernels at other tiles.
+    instead_of: a term that this one and others replace together, where all of them were timed; elsewhere it has them.
     own, limited: where the language's best kernel has the technique too: the kernels with and without it in that
         language, and two of CUDA. The gain of the first of these over the second is taken out of the term.
     of_tile: the term is about the tile of Gluon's or TLX's kernel. It exists where that tile has the shape of SQUARE
@@ -92,6 +93,7 @@ class Term:
     ttgir: tuple[str, ...] = ()
     so: str = ""
     part_of: str = ""
+    instead_of: str = ""
     serialized: str = ""
     own: tuple[str, str] | None = None
     limited: tuple[str, str] | None = None
@@ -129,6 +131,7 @@ TERMS = (
         "P V awaited before the next step",
         "effort",
         step=(at(ANY_TILE, CAUSAL_TRITONS), VOCABULARY),
+        instead_of="large_block",
     ),
     Term(
         "one_block",
@@ -136,6 +139,7 @@ TERMS = (
         "language",
         step=(ANY_TILE, AWAITED),
         proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
+        instead_of="large_block",
     ),
     Term(
         "own_tile",
@@ -143,7 +147,7 @@ TERMS = (
         "language",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
         proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
-        part_of="one_block",
+        part_of="large_block",
     ),
     Term(
         "third_warpgroup",
@@ -166,6 +170,7 @@ TERMS = (
         "The softmax as the ladder's first rung writes it",
         "effort",
         step=(IN_STEP, ANY_TILE),
+        instead_of="large_block",
     ),
     Term(
         "buffer_barriers",
@@ -178,6 +183,7 @@ TERMS = (
             *("ttng.init_barrier", "ttng.async_tma_copy_global_to_local"),
         ),
         so="a buffer is filled again once all warps have waited for the product that read it",
+        instead_of="large_block",
     ),
     Term(
         "producer_consumer",
@@ -335,6 +341,16 @@ TERMS = (
         step=("head_by_head", "tma_store"),
         own=(PLAIN, IN_SECTIONS),
         limited=(ORDERED, VOCABULARY),
+        instead_of="large_block",
+    ),
+    Term(
+        "large_block",
+        "One large block per SM",
+        "unexplained",
+        leave_out="without_head_by_head",
+        step=("head_by_head", "tma_store"),
+        own=(PLAIN, IN_SECTIONS),
+        limited=(ORDERED, FIRST_RUNG),
     ),
     Term(
         "moved_descriptors",

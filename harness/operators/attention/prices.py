@@ -79,7 +79,11 @@ def ablations(problem: Problem) -> set[str]:
 def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Price]:
     """The terms of a way that the flagship has on this problem. `rows`: kernel -> its timing, with `maxima` in the main
     loop where that is known."""
-    return list(filter(None, (_price(term, problem, tile, start, rows) for term in WAYS[start])))
+    found = list(filter(None, (_price(term, problem, tile, start, rows) for term in WAYS[start])))
+    steps = [price for price in found if price.term.instead_of]
+    are_timed = all(set(price.weights) <= set(rows) for price in steps)
+    replaced = {price.term.instead_of if are_timed else price.term.name for price in steps}
+    return [price for price in found if price.term.name not in replaced]
 
 
 def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> Price | None:

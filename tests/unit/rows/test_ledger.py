@@ -137,11 +137,12 @@ def test_a_kernel_that_is_missing_leaves_the_other_gain_or_is_named() -> None:
     overlap = line(found, "overlap").size
     assert overlap
     assert overlap.value == pytest.approx(made.WORTH["overlap"], abs=0.004)
-    for name in ("compiler", "head_by_head"):
+    for name in ("compiler", "large_block"):
         assert line(found, name).size is None
         assert line(found, name).why == "vocabulary_head_by_head: not measured yet"
     assert found.remainder
-    left = sum(made.WORTH[name] for name in ("assembler", "compiler", "head_by_head"))
+    steps = ("head_by_head", "one_block", "first_rung", "buffer_barriers")
+    left = sum(made.WORTH[name] for name in ("assembler", "compiler", *steps))
     assert found.remainder.value == pytest.approx(left - made.WORTH["order_alone"], abs=0.005)
 
 
@@ -250,6 +251,17 @@ def test_a_large_block_is_compared_with_small_ones_in_the_same_order_of_tiles() 
         found = sizes(one(worth={"order_alone": alone}))
         assert found["one_block"] == pytest.approx(made.WORTH["one_block"], abs=0.004)
         assert found["head_by_head"] == pytest.approx(made.WORTH["head_by_head"] - alone, abs=0.004)
+
+
+@pytest.mark.parametrize("lacking", ["vocabulary_at_any_tile", "without_buffer_barriers"])
+def test_steps_that_were_not_all_timed_are_one_term_without_a_cause(lacking: str) -> None:
+    steps = [term.name for term in catalog.TERMS if term.instead_of == "large_block"]
+    whole, found = sizes(one()), one(without=(lacking,))
+    assert "large_block" not in whole
+    assert not {*steps} & {*sizes(found)}
+    assert sizes(found)["large_block"] == pytest.approx(sum(whole.get(name, 0.0) for name in steps), abs=0.004)
+    assert line(found, "large_block").cause == "unexplained"
+    assert not [term.why for term in found.lines if term.why]
 
 
 def test_two_stages_leave_p_v_in_flight_and_one_stage_does_not() -> None:
