@@ -106,11 +106,9 @@ def _version() -> int:
 
 
 class Launch:
-    """A launch of `function` that can be made again and again: its arguments are fixed.
-
-    `arguments` are ctypes objects, in the order of the kernel's parameters. `grid` counts clusters of `blocks` blocks,
-    as Triton's grids count programs.
-    """
+    """A launch of `function` that can be made again and again: its arguments are fixed. `arguments` are ctypes objects,
+    in the order of the kernel's parameters. `grid` counts clusters of `blocks` blocks, as Triton's grids count
+    programs."""
 
     def __init__(
         self,

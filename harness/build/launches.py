@@ -40,9 +40,7 @@ def take(
     arch: str | None = None,
 ) -> tuple[list[Program], Exception | None]:
     """The programs that `run()` of the file launches, each once, and what ended it early; or the one of a `signature`.
-
-    `arch`: of the GPU that they are compiled for, such as sm_90a; None launches them on the one here.
-    """
+    `arch`: of the GPU that they are compiled for, such as sm_90a; None launches them on the one here."""
     from triton.backends.compiler import GPUTarget
 
     sys.path.insert(0, os.path.dirname(path))

@@ -225,10 +225,8 @@ class Claim:
 
 def inherited(claims: Iterable[Claim], own: Collection[str] = ()) -> tuple[Claim, ...]:
     """TLX has every word of core Triton: its claims for TLX's release, compiled with the plugin, but for techniques of
-    which TLX has claims of its `own`.
-
-    What core Triton cannot say is no claim about TLX: that takes attempts in its own words.
-    """
+    which TLX has claims of its `own`. What core Triton cannot say is no claim about TLX: that takes attempts in its own
+    words."""
     (version,) = VERSIONS["tlx"]
     of_triton = (claim for claim in claims if claim.dialect == "triton" and version in claim.holds_for)
     return tuple(

@@ -11,8 +11,8 @@ from pathlib import Path
 from harness.build import machine_code, tritons
 from harness.catalog import sources
 from harness.expressibility import child, claims, programs
-from harness.expressibility.detectors import first_error
 from harness.expressibility.programs import Texts
+from harness.expressibility.verdicts import first_error
 from harness.operators.protocol import Problem
 
 Compiled = dict[str, dict[str, Texts]]

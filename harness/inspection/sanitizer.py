@@ -32,7 +32,6 @@ from harness.catalog.sources import ROOT
 from harness.inspection import tool_session
 from harness.machine import cuda_tools, processes
 from harness.machine.environment import scrub
-from harness.operators.protocol import Operator
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     # Room behind every allocation, so that an access a whole tile too far is in no other tensor.
@@ -76,12 +75,6 @@ class Check:
     case: Case
     tool: str
     planted: str | None = None
-
-
-def problems(operator: Operator | None = None) -> tuple[Any, ...]:
-    """All problems under the tools, of one operator or of all."""
-    chosen = operators.every() if operator is None else (operator,)
-    return tuple(problem for one in chosen for several in one.sanitized.values() for problem in several)
 
 
 def cases(names: Iterable[str], backends: Sequence[str], tile: Tile | None = None) -> list[Case]:
@@ -242,10 +235,8 @@ def _line(record: ElementTree.Element) -> str:
 
 
 def verdict(found: list[str], exit_code: int, outcome: dict[str, str] | None, log: str) -> dict[str, Any]:
-    """Status, reason and details. `outcome` is what the process said of its launch, None when it said nothing.
-
-    Nothing found is not enough to pass: the launch must have worked, and the tool must say that it counted none.
-    """
+    """Status, reason and details. `outcome` is what the process said of its launch, None when it said nothing. Nothing
+    found is not enough to pass: the launch must have worked, and the tool must say that it counted none."""
     details: dict[str, Any] = {"found": len(found), "findings": found[:KEPT]}
     if found or exit_code == FOUND:
         if not found:

@@ -41,10 +41,8 @@ def cells(
     archs: Sequence[str] | None = None,
     experiment: str = "inspect",
 ) -> list[Cell]:
-    """Every technique at its reference tile, on `archs` or all that its ladder names.
-
-    triton_native is a series of its own on Hopper only: elsewhere it is the same program as triton.
-    """
+    """Every technique at its reference tile, on `archs` or all that its ladder names. triton_native is a series of its
+    own on Hopper only: elsewhere it is the same program as triton."""
     found: list[Cell] = []
     for name in names:
         technique = techniques.at(name, problems[0])

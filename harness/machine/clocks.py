@@ -56,9 +56,7 @@ class Device:
 
 def device(uuid: str | None = None) -> Device | None:
     """The GPU with this uuid (torch's, with or without "GPU-"); None without NVML or where it cannot be told which.
-
-    NVML knows nothing of CUDA_VISIBLE_DEVICES: only where there is a single GPU it need not be found by its uuid.
-    """
+    NVML knows nothing of CUDA_VISIBLE_DEVICES: only where there is a single GPU it need not be found by its uuid."""
     try:
         import pynvml
     except ImportError:
@@ -111,11 +109,9 @@ class Sampler:
         return bool(power and limit and power > NEAR_CAP * limit)
 
     def summary(self, begin: float, end: float) -> dict[str, Any] | None:
-        """{sm_mhz, power_w: medians; throttle: sorted names; samples: count} between two moments of `now`.
-
-        Samples taken while the GPU idled between two batches say nothing of the kernels and are left out where
-        there are others.
-        """
+        """{sm_mhz, power_w: medians; throttle: sorted names; samples: count} between two moments of `now`. Samples
+        taken while the GPU idled between two batches say nothing of the kernels and are left out where there are
+        others."""
         window = [sample for sample in list(self._samples) if begin <= sample[0] <= end]
         busy = [sample for sample in window if "gpu_idle" not in sample[3]] or window
         if not busy:

@@ -136,10 +136,8 @@ class Process:
 
 
 def status_of(error: BaseException, stage: str) -> str:
-    """The row's status for what a case raised while the worker was at `stage`.
-
-    Classes are known by name: those of harness.build, and Triton's, which must not be imported for this.
-    """
+    """The row's status for what a case raised while the worker was at `stage`. Classes are known by name: those of
+    harness.build, and Triton's, which must not be imported for this."""
     import torch
 
     names = {cls.__name__ for cls in type(error).__mro__}

@@ -339,11 +339,8 @@ class Run:
                     self.check_with_cupti(group, {**needed, **board}, number)
 
     def final_groups(self, mode: str) -> list[tuple[dict[str, str], list[Case]]]:
-        """What further processes time, with the variables that each group needs.
-
-        Where a problem needed no final group its fastest, which were in one group anyway, are timed again; in an
-        experiment of one group all of it.
-        """
+        """What further processes time, with the variables that each group needs. Where a problem needed no final group
+        its fastest, which were in one group anyway, are timed again; in an experiment of one group all of it."""
         timed = self.timed_in(mode)
         found: list[tuple[dict[str, str], list[Case]]] = []
         for here in by_problem(timed):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.expressibility import detectors
+from harness.expressibility import verdicts
 from harness.expressibility.claims import Detector
 from harness.operators.attention.claims import (
     beyond,
@@ -69,17 +69,17 @@ def rotated(*words: str) -> str:
     ],
 )
 def test_what_is_found_is_counted_and_shown(detector: Detector, text: str, times: int, lines: list[str]) -> None:
-    assert detectors.find(detector, {detector.text: text}) == detectors.Found(times, lines)
+    assert verdicts.find(detector, {detector.text: text}) == verdicts.Found(times, lines)
 
 
 def test_a_program_that_did_not_compile_lacks_nothing() -> None:
     with pytest.raises(ValueError, match=r"did not compile.*range must be"):
-        detectors.find(roles.NUMBERED, {"words": "error: range must be a power of 2"})
+        verdicts.find(roles.NUMBERED, {"words": "error: range must be a power of 2"})
 
 
 def test_an_error_is_the_first_line_that_says_so() -> None:
     words = "module {\n  %0 = tt.load\n}\nx.py:3:0: error: Failures have been detected\nnote: Pipeline failed"
-    assert detectors.first_error(words) == "x.py:3:0: error: Failures have been detected"
+    assert verdicts.first_error(words) == "x.py:3:0: error: Failures have been detected"
 
 
 def lines(*words: str) -> str:
@@ -212,5 +212,5 @@ def bulk_load(modifier: str = "") -> str:
 def test_a_detector_of_the_matrix_finds_the_thing_and_only_the_thing(
     detector: Detector, having: str, lacking: str
 ) -> None:
-    found = [detectors.find(detector, {detector.text: text}).times >= detector.least for text in (having, lacking)]
+    found = [verdicts.find(detector, {detector.text: text}).times >= detector.least for text in (having, lacking)]
     assert found == [WITH, WITHOUT]
