@@ -32,13 +32,14 @@ from harness.build import (
     loading,
     tritons,
 )
+from harness.build.launches import Program
 from harness.build.triton import environment_of
 from harness.catalog import sources, techniques
 from harness.catalog import tiles as tiles_of
 from harness.catalog.cases import Case, of_experiment, source_sha256
 from harness.catalog.entries import Tile
 from harness.catalog.experiments import load as load_experiment
-from harness.measure import runner
+from harness.measure import launches, runner, timing
 from harness.operators.attention.problem import Problem
 from tests.conftest import CHECKOUT
 from triton_kernels.attention import specialization
@@ -390,3 +391,59 @@ def test_a_version_has_the_file_the_limits_the_tile_and_the_environment_of_its_l
     for backend in ("triton", "triton_native", "gluon"):
         case = Case("test", "tma_swizzle", backend, GROUPED, Tile(128, 64, 2, 8))
         assert environment_of(replace(case, backend=f"{backend}@3.9.0")) == environment_of(case)
+
+
+# A program of a user's file, launched again as its run() launched it
+
+PARAMETERS = [["x_desc", "nvTmaDesc"], *([f"x_desc.shape.{dim}", "i32"] for dim in (0, 1))]
+PARAMETERS += [*([f"x_desc.strides.{dim}", "i64"] for dim in (0, 1)), ["y_ptr", "*fp32"], ["scale", "fp32"]]
+PARAMETERS += [["global_scratch", "*i8"], ["profile_scratch", "*i8"]]
+ABOUT = {
+    "kernel": "copied",
+    "threads": 128,
+    "shared": 4104,
+    "blocks": 1,
+    "cooperative": False,
+    "programmatic": False,
+    "parameters": PARAMETERS,
+    "constants": {"alpha": 3},
+    "multiples_of_16": ["y_ptr"],
+    "scratch_bytes": 0,
+    "maps": {"x_desc": {"swizzle": 3, "elem_size": 4, "elem_type": 7, "block_size": [32, 32]}},
+}
+"""As cubin_child.launch says it of a kernel with a descriptor."""
+
+
+@pytest.mark.slow
+def test_a_cubin_gets_the_arguments_of_run_and_each_version_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[dict[str, Any]] = []
+
+    class Launch:
+        def __init__(self, function: Any, arguments: list[Any], **rest: Any) -> None:
+            bound.append({"function": function, "values": [getattr(one, "value", one) for one in arguments], **rest})
+
+        def __call__(self, stream: int) -> None: ...
+
+    def tensor_map(address: int, sizes: list[int], strides: list[int], box: list[int], **rest: Any) -> Any:
+        return address, sizes, strides, box, rest["swizzle"]
+
+    monkeypatch.setattr(cuda_driver, "load", lambda cubin, kernel, shared: (cubin, kernel, shared))
+    monkeypatch.setattr(cuda_driver, "tensor_map", tensor_map)
+    monkeypatch.setattr(cuda_driver, "Launch", Launch)
+    monkeypatch.setattr(timing, "CudaStopwatch", timing.HostStopwatch)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
+    x = torch.zeros(64, 64)
+    descriptor = SimpleNamespace(base=x, shape=[64, 64], strides=[64, 1])
+    program = Program("copied", lambda: None, {"x_desc": descriptor, "y_ptr": x, "scale": 2.5, "alpha": 3}, (2, 1))
+    made = {
+        version: {"launch": json.dumps(ABOUT), "cubin": cubin} for version, cubin in (("3.6.0", "aa"), ("3.9.0", "bb"))
+    }
+    made["3.8.0"] = {"launch": json.dumps({"declined": "RuntimeError: no launcher"}), "cubin": "cc"}
+    said = launches.timed(program, made)
+    assert [one["function"] for one in bound] == [(b"\xaa", "copied", 4104), (b"\xbb", "copied", 4104)]
+    address = x.data_ptr()
+    mapped = address, [64, 64], [64, 1], [32, 32], 3
+    assert bound[0]["values"] == [mapped, 64, 64, 64, 1, address, 2.5, 0, 0]
+    assert (bound[0]["grid"], bound[0]["threads"], bound[0]["shared"]) == ((2, 1), 128, 4104)
+    assert said["3.8.0"] == "RuntimeError: no launcher"
+    assert all(isinstance(said[version], float) for version in ("3.6.0", "3.9.0"))

@@ -312,3 +312,41 @@ def test_a_python_sets_itself_up_and_checks_both_twins(tmp_path: Path, name: str
         pytest.skip(f"no index in reach has {bootstrap.torch_pin()} for {name}")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert (tmp_path / ".venv" / "bin" / name).exists(), "it ran in an environment of its own"
+
+
+MEASURED = ("reports/runs/1-ladder.jsonl", ".benchmarks/Linux/0001_a.json")
+MADE = ("build/cpu/scalar.so", "reports/site/index.html", ".venv/bin/python", "harness/__pycache__/a.pyc")
+
+
+def test_clean_leaves_what_a_gpu_measured_and_clean_all_lists_what_it_removes(tmp_path: Path) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    shutil.copy(CHECKOUT / "Makefile", tmp_path)
+    recorded = "reports/recorded/h200/attention/ladder/run.jsonl.xz"
+    for name in (*MEASURED, *MADE, recorded):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    def made(target: str) -> tuple[str, set[str]]:
+        done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout, {name for name in (*MEASURED, *MADE, recorded) if (tmp_path / name).exists()}
+
+    assert made("clean")[1] == {*MEASURED, recorded}
+    said, left = made("clean-all")
+    assert left == {recorded}
+    assert all(said.index(name) < said.index("rm -rf") for name in MEASURED)
+
+
+@pytest.mark.slow
+def test_caches_of_the_report_stay_inside_the_folder(tmp_path: Path) -> None:
+    variables = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    code = "import reports.draw.style, matplotlib; print(matplotlib.get_configdir(), matplotlib.get_cachedir())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=CHECKOUT,
+        env=variables | {"TWINKERNELS_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [str(tmp_path / "cache" / "matplotlib")] * 2
