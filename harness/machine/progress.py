@@ -22,7 +22,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._console = Plain(stderr=True, highlight=False)
-        self._start = self._said = time.monotonic()
+        self._start = self._said = self._done = time.monotonic()
         self._last = self._shown = self._now = ""
         self._ended = threading.Event()
         columns = (
@@ -63,6 +63,7 @@ class Progress:
         """A line, with the seconds since the beginning."""
         self._last, self._now = text, ""
         self._print(text)
+        self._done = self._said
 
     def warn(self, text: str) -> None:
         """A line that tells no progress, so that it is not repeated as such."""
@@ -78,8 +79,9 @@ class Progress:
             self.step(name, done, total)
             return
         now = time.monotonic()
-        left = (now - self._begins.setdefault(name, self._said)) / done * (total - done)
-        self._last = f"{name}  {done} of {total}, about {left / 60:.0f} min left: {label}"
+        left = (now - self._begins.setdefault(name, self._done)) / done * (total - done)
+        about = f"about {left / 60:.0f} min" if left > 90 else f"about {left:.0f} s"
+        self._last = f"{name}  {done} of {total}, {about} left: {label}"
         if now - self._said >= SILENCE or done == total:
             self._print(self._last)
 

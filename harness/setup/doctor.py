@@ -209,14 +209,15 @@ def _nvml() -> tuple[str | None, str | None]:
 def _peers() -> Iterator[Finding]:
     torch = _installed("torch")
     inside = f"in torch {torch}" if torch else None
-    for name, module in (each for operator in operators.every() for each in operator.in_torch.items()):
-        yield Finding(name, inside if _importable(module) else None, "library peer (needs a GPU)", SET_UP)
-    for library in (one for operator in operators.every() for one in operator.libraries.values()):
+    purpose = "timing it beside kernels, on a GPU"
+    in_torch = {name: module for operator in operators.every() for name, module in operator.in_torch.items()}
+    for name, module in in_torch.items():
+        yield Finding(name, inside if _importable(module) else None, purpose, SET_UP)
+    libraries = {one.name: one for operator in operators.every() for one in operator.libraries.values()}
+    for library in libraries.values():
         version, fault = _installed(library.distribution), library.fault()
         remedy = (version and fault) or library.install
-        yield Finding(
-            library.name, None if fault else version or "version unknown", "library peer (needs a GPU)", remedy
-        )
+        yield Finding(library.name, None if fault else version or "version unknown", purpose, remedy)
 
 
 def main(as_json: bool) -> int:

@@ -38,7 +38,7 @@ def test_without_a_terminal_a_line_every_twenty_seconds_tells_how_far(
             shown.count("compile", done, 100, f"kernel {done}")
     said = [line.partition(" s  ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said[0] == "compile  7 of 100, about 5 min left: kernel 7"
-    assert said[-1] == "compile  100 of 100, about 0 min left: kernel 100"
+    assert said[-1] == "compile  100 of 100, about 0 s left: kernel 100"
     assert len(said) == 100 // 7 + 1
 
 
