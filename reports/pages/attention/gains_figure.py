@@ -9,7 +9,7 @@ from reports.data.names import label
 from reports.draw.style import COLORS, MARKERS, MUTED, WIDTH, new_grid, to_svg
 from reports.pages.attention.published import LANGUAGES, Line
 
-TICKS = {False: (0.5, 0.7, 1, 1.5, 2, 3, 5), True: (0.2, 0.5, 1, 2, 5, 10, 20, 50)}
+TICKS = {False: (0.5, 0.7, 1, 1.5, 2, 3, 5), True: (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)}
 """Gains that the axis names, where it is long in the last ones."""
 
 
@@ -41,7 +41,7 @@ def gains_figure(lines: Sequence[Line], article: Article) -> str | None:
     ticks = [tick for tick in TICKS[high / low > 6] if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlim=(low, high), xlabel="gain of the step", ylabel="")
+    axes.set(xlim=(low, high), xlabel="gain of the step, logarithmic", ylabel="")
     axes.set_yticks(range(len(drawn)), [fill(line.step.name, 18) for line in drawn])
     axes.tick_params(axis="y", labelsize=9)
     axes.grid(visible=False, axis="y")
