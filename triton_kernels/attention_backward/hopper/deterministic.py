@@ -8,12 +8,9 @@ Seven products for five, as in two_kernels, by wgmma and TMA. General: any lengt
 bytes; heads that share K and V are summed in the loops.
 
 The order of statements is the order of work: P comes before dP, so that the exponentials run under that product, and dV
-before dS. Both tiles of a step are loaded at its beginning. A wait for a tile is a loop in the machine code, and no
-exponential behind S could pass the one before dP.
-With head_dim 128 the sum of dP starts from -D: the registers of the sum hold it. With head_dim 64 that takes more
-registers than it frees, because a step has twice as many queries; for the same reason LSE is loaded behind S there.
-Each of the two kernels has the tile that suits it: that of dQ has 128 queries and 64 keys. It comes first and computes
-D, because it has the queries, so that no third kernel reads dO.
+before dS. LSE is loaded where it is used, or it would lie in registers under S. With head_dim 128 the sum of dP starts
+from -D: the registers of the sum hold it. With head_dim 64 that takes more registers than it frees, because a step has
+twice as many queries. Each of the two kernels has the tile that suits it: that of dQ has 128 queries and 64 keys.
 """
 
 from dataclasses import replace
@@ -23,6 +20,7 @@ import triton.language as tl
 
 from triton_kernels.attention.specialization import options
 from triton_kernels.attention_backward import specialization
+from triton_kernels.attention_backward.row_sums import row_sums
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -37,25 +35,20 @@ def _add_queries(
     for start in tl.range(begin, end, BLOCK_M):
         row = start + tl.arange(0, BLOCK_M)
 
-        q = q_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
-        do = do_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
-        if HEAD_DIM == 128:
-            lse = tl.load(lse_log2 + numbers + row)
-            dot = tl.load(dots + numbers + row)
-
         # S^T = K Q^T, P = exp2(S - LSE): 0 where the mask hides a key, or none exists
+        q = q_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
         s = tl.dot(k, tl.trans(q))
-        if HEAD_DIM != 128:
-            lse = tl.load(lse_log2 + numbers + row)
-        p = tl.math.exp2(s * scale_log2 - lse[None, :])
+        p = tl.math.exp2(s * scale_log2 - tl.load(lse_log2 + numbers + row)[None, :])
         if CAUSAL:
             p = tl.where(key[:, None] <= row[None, :] + diagonal, p, 0.0)
         if RAGGED:
             p = tl.where(key[:, None] < seq_kv, p, 0.0)
 
         # dP^T = V dO^T, dV += P^T dO
+        do = do_desc.load([batch, head, start, 0]).reshape((BLOCK_M, HEAD_DIM))
         if HEAD_DIM == 128:
-            dp_less_dot = tl.dot(v, tl.trans(do), tl.broadcast_to(-dot[None, :], (BLOCK_N, BLOCK_M)))
+            minus_dot = -tl.load(dots + numbers + row)
+            dp_less_dot = tl.dot(v, tl.trans(do), tl.broadcast_to(minus_dot[None, :], (BLOCK_N, BLOCK_M)))
             dv = tl.dot(p.to(do.dtype), do, dv)
         else:
             dp = tl.dot(v, tl.trans(do))
@@ -124,10 +117,9 @@ def _add_keys(
     """Adds what keys begin <= i < end give to dQ. CAUSAL and RAGGED as above."""
     for start in tl.range(begin, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
-        k = k_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
-        v = v_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
 
         # S = Q K^T, P = exp2(S - LSE): 0 where the mask hides a key, or none exists
+        k = k_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
         s = tl.dot(q, tl.trans(k))
         p = tl.math.exp2(s * scale_log2 - lse[:, None])
         if CAUSAL:
@@ -136,6 +128,7 @@ def _add_keys(
             p = tl.where(key[None, :] < seq_kv, p, 0.0)
 
         # dP = dO V^T, dS = P (dP - D), dQ += dS K
+        v = v_desc.load([batch, head_kv, start, 0]).reshape((BLOCK_N, HEAD_DIM))
         dp = tl.dot(do, tl.trans(v))
         ds = p * (dp - dot[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
@@ -144,32 +137,22 @@ def _add_keys(
 
 @triton.jit
 def dq_by_queries(
-    q_desc, k_desc, v_desc, do_desc, o_ptr, lse_ptr, dq_ptr, dots, lse_log2, scale, heads, group,
-    seq_q, seq_kv, scratch_rows, o_stride_batch, o_stride_head, o_stride_row,
+    q_desc, k_desc, v_desc, do_desc, dq_ptr, dots, lse_log2, scale, heads, group, seq_q, seq_kv, scratch_rows,
     dq_stride_batch, dq_stride_head, dq_stride_row,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_N: tl.constexpr,
 ):  # fmt: skip
-    """dQ of BLOCK_M queries, and for the other kernel their D and LSE in base 2, which is +inf for rows that see no key
-    or do not exist."""
+    """dQ of BLOCK_M queries."""
     q_tiles = tl.cdiv(seq_q, BLOCK_M)
     batch_head = tl.program_id(0) // q_tiles
     batch = batch_head // heads
     head = batch_head % heads
     q_start = (q_tiles - 1 - tl.program_id(0) % q_tiles) * BLOCK_M  # the most keys first
     row = q_start + tl.arange(0, BLOCK_M)
-    row64 = row.to(tl.int64)[:, None]
-    dim = tl.arange(0, HEAD_DIM)
-    exists = row < seq_q
     q = q_desc.load([batch, head, q_start, 0]).reshape((BLOCK_M, HEAD_DIM))
     do = do_desc.load([batch, head, q_start, 0]).reshape((BLOCK_M, HEAD_DIM))
-    o_rows = o_ptr + batch.to(tl.int64) * o_stride_batch + head.to(tl.int64) * o_stride_head
-    o = tl.load(o_rows + row64 * o_stride_row + dim, exists[:, None], 0.0)
-    dot = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
-    lse = tl.load(lse_ptr + batch_head.to(tl.int64) * seq_q + row, exists, -float("inf"))
-    lse = tl.where(lse == -float("inf"), float("inf"), lse * LOG2_E)
     numbers = batch_head.to(tl.int64) * scratch_rows + row
-    tl.store(dots + numbers, dot)
-    tl.store(lse_log2 + numbers, lse)
+    lse = tl.load(lse_log2 + numbers)
+    dot = tl.load(dots + numbers)
 
     scale_log2 = scale * LOG2_E
     dq = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
@@ -190,24 +173,33 @@ def dq_by_queries(
             HEAD_DIM, BLOCK_N, CAUSAL, not EVEN_N,
         )  # fmt: skip
 
+    dim = tl.arange(0, HEAD_DIM)
     dq_rows = dq_ptr + batch.to(tl.int64) * dq_stride_batch + head.to(tl.int64) * dq_stride_head
-    tl.store(dq_rows + row64 * dq_stride_row + dim, (dq * scale).to(dq_ptr.dtype.element_ty), exists[:, None])
+    tl.store(
+        dq_rows + row.to(tl.int64)[:, None] * dq_stride_row + dim,
+        (dq * scale).to(dq_ptr.dtype.element_ty),
+        (row < seq_q)[:, None],
+    )
 
 
 class TwoTiles(specialization.Twin):
-    """A twin whose kernel of dQ comes first and has a tile of its own."""
+    """A twin whose kernel of dQ has a tile of its own."""
 
     def launch(self, q, k, v, o, do, lse, dq, dk, dv, *, scale, causal, tile, workspace):
         tensors = {"q": q, "k": k, "v": v, "o": o, "do": do, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
         parts = specialization.scratch(q, workspace)
-        dq_tile = replace(tile, block_m=128, block_n=64, stages=2, warps=4 if q.shape[3] == 64 else 8)
+        of_keys = specialization.arguments(tensors, parts, scale, causal, tile)
+        dq_tile = replace(tile, block_m=128, block_n=64, stages=2, warps=8)
         of_queries = specialization.arguments(tensors, parts, scale, causal, dq_tile)
-        programs = triton.cdiv(q.shape[2], dq_tile.block_m) * q.shape[0] * q.shape[1]
+        batch_heads = q.shape[0] * q.shape[1]
+        sums = specialization._named(row_sums, {**of_keys, "CLEARS": False})
+        row_sums[(batch_heads * of_keys["scratch_rows"] // specialization.ROWS,)](**sums, num_warps=4)
+        programs = triton.cdiv(k.shape[2], tile.block_n) * k.shape[0] * k.shape[1]
+        main = self.kernel[(programs,)](**specialization._named(self.kernel, of_keys), **self.options(tile))
+        programs = triton.cdiv(q.shape[2], dq_tile.block_m) * batch_heads
         named = specialization._named(self.by_queries, of_queries)
         self.by_queries[(programs,)](**named, **self.options(dq_tile))
-        of_keys = specialization.arguments(tensors, parts, scale, causal, tile)
-        programs = triton.cdiv(k.shape[2], tile.block_n) * k.shape[0] * k.shape[1]
-        return self.kernel[(programs,)](**specialization._named(self.kernel, of_keys), **self.options(tile))
+        return main
 
 
 twin = TwoTiles(deterministic, lambda tile: options(tile, num_stages=tile.stages + 1), by_queries=dq_by_queries)
