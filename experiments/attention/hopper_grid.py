@@ -4,8 +4,9 @@ The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and 
 on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
 head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
 than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128. With a causal mask at head_dim
-128 the twin itself is faster over long sequences with more rows and fewer registers a thread. In Gluon thread_rescale
-is faster at head_dim 128 and 256; in short causal sequences it is the flagship with fewer keys, or tma_store.
+128 the twin itself may be faster over long sequences with more rows and fewer registers a thread. In Gluon
+thread_rescale can be faster at head_dim 128 and 256, and in short causal sequences the flagship with fewer keys, or
+tma_store.
 """
 
 import sys
