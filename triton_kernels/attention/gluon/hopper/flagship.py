@@ -5,7 +5,7 @@ One block per multiprocessor takes tile after tile from a counter. One producer 
 warpgroups take turns at issuing the next Q K^T with the previous P V, and stop at their own diagonals. O leaves by TMA
 from the buffer of Q. Where that pays, maxima are of three integers, as in integer_max. The CUDA twin has more: a
 rescale of O that each warp skips if none of its rows has a new maximum. In Gluon an if statement is for all warps of a
-partition; one in gl.map_elementwise is for a thread, and no kernel here has it.
+partition; one in gl.map_elementwise is for a thread, as in thread_rescale.
 """
 
 from triton.experimental import gluon
