@@ -139,7 +139,7 @@ def test_block_norms_are_those_of_each_block():
     assert norms.l2.tolist() == [5, 2]
 
 
-def test_the_most_recent_problem_is_kept(monkeypatch):
+def test_the_most_recent_problem_is_kept():
     first = gates.expect(PROBLEM, "normal", 0, "cpu")
     second = gates.expect(PROBLEM, "shifted", 0, "cpu")
     assert gates.expect(PROBLEM, "normal", 0, "cpu") is first

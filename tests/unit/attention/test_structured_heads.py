@@ -33,7 +33,6 @@ def test_arrays_of_an_earlier_kernel_are_not_shown(
     assert structured_heads.saved() is None
     structured_heads.update()
     found = structured_heads.saved()
-    assert found is not None
     assert [head["name"] for head in found["heads"]] == list(HEADS)
     monkeypatch.setattr(structured_heads, "source_sha256", lambda case: "another")
     assert structured_heads.saved() is None

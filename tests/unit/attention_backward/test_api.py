@@ -227,7 +227,6 @@ def test_gradients_under_autocast_have_the_dtypes_of_what_they_are_of(exact: lis
         o, _ = flash_attention(*leaves)
         o.sum().backward()
     for leaf in leaves:
-        assert leaf.grad is not None
         assert (leaf.grad.dtype, leaf.grad.shape) == (leaf.dtype, leaf.shape)
 
 
@@ -353,7 +352,6 @@ def test_on_the_cpu_runtime_gradients_are_right(cpu: None, name: str, determinis
         assert (lse[:, :, 3] == -torch.inf).all()
         assert lse[:, :, 70].isfinite().all()
     for one, right in zip((q, k, v), expected.values(), strict=True):
-        assert one.grad is not None
         largest = right.abs().amax(2, keepdim=True)  # of each column
         assert ((one.grad.float() - right).abs() <= 0.02 * largest + 1e-6).all()
 

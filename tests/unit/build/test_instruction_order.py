@@ -128,7 +128,6 @@ def test_serialized_products_are_groups_of_one() -> None:
 
 def test_a_row_holds_what_is_read() -> None:
     found = order.read(listing([*QK, *PV, WAIT_1, *MAXIMA, *SHUFFLES, WAIT_0, *EXPONENTIALS, "STL [R1], R2"]))
-    assert found is not None
     assert (found["instructions"], found["products"], found["local_memory"]) == (26, 4, 1)
     assert not found["serialized"]
     assert found["in_lock"] is None
@@ -140,7 +139,6 @@ def test_a_row_holds_what_is_read() -> None:
 def test_a_release_to_the_cluster_is_seen() -> None:
     release = ["MEMBAR.ALL.GPU", "ERRBAR", "SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ, [R12+URZ], RZ"]
     found = order.read(listing([*QK, WAIT_0, *EXPONENTIALS, *release]))
-    assert found is not None
     assert found["sequence"] == "2 wgmma, wait 0, (10 ex2), fence of the GPU, mbarrier arrive"
 
 

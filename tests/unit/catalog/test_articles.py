@@ -71,7 +71,6 @@ def test_steps_have_names_and_something_before_them(article: Article) -> None:
     assert article.before(article.steps[0]) is None
     for step in article.steps[1:]:
         before = article.before(step)
-        assert before is not None
         assert before.name == step.over or (not step.over and before.name == names[names.index(step.name) - 1])
         assert (before.technique, before.tile) != (step.technique, step.tile)
 

@@ -408,9 +408,7 @@ def test_a_path_with_a_space_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().out
 
 
-def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_problem_of_a_gpus_size_is_refused_on_a_cpu_with_a_smaller_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any work; thread by thread a launch took minutes, and a right kernel was called a timeout."""
     ran = []
     monkeypatch.setattr("harness.measure.runner.run", lambda experiment, **rest: ran.append(rest) or [])

@@ -159,7 +159,7 @@ def test_diff_shows_both_languages(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert ("--- cuda_kernels/attention/ampere/direct_rescale.cu" in said.splitlines()[0]) is True
 
 
-def test_diff_of_an_ablation_names_its_patch_and_of_a_first_rung_nothing(capsys: pytest.CaptureFixture) -> None:
+def test_diff_of_an_ablation_names_its_patch_and_of_a_first_rung_nothing() -> None:
     assert commands.changes(techniques.get("without_turns"), "triton") == []
     assert commands.changes(techniques.get("without_turns"), "cuda")[1].endswith("without_turns.patch")
     assert "builds on no other kernel" in commands.changes(techniques.get("attention/scalar"), "cuda")[0]

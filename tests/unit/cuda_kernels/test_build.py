@@ -103,7 +103,6 @@ def test_a_build_waits_for_another_of_its_folder_and_survives_its_death(made: Ma
         ThreadPoolExecutor() as pool,
     ):
         try:
-            assert other.stdout is not None
             assert other.stdout.readline() == "compiling\n"
             (folder,) = (path for path in build.BUILD.iterdir() if path.is_dir())
             assert sorted(path.name for path in folder.iterdir()) == ["half.so", "lock"]

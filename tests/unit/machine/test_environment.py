@@ -51,7 +51,6 @@ def test_describes_software_and_checkout_and_names_no_person_host_or_place(monke
 
 def test_peaks_follow_from_the_clocks() -> None:
     peaks = environment.peaks(H200)
-    assert peaks is not None
     assert peaks["tensor_tflops"] == pytest.approx(132 * 1980e6 * 4096 / 1e12, rel=1e-3)
     assert peaks["fp32_tflops"] == pytest.approx(132 * 1980e6 * 256 / 1e12, rel=1e-3)
     assert peaks["bytes_per_s"] == pytest.approx(4.917e12, rel=1e-3)

@@ -422,7 +422,6 @@ def test_clocks_are_those_of_the_busy_moments() -> None:
             time.sleep(0.01)
         summary = sampler.summary(begin, stopwatch.now())
         assert sampler.near_power_cap()
-    assert summary is not None
     assert (summary["sm_mhz"], summary["power_w"], summary["throttle"]) == (1500, 650, ["sw_power_cap"])
     assert summary["samples"] >= 5
     assert sampler.summary(0, 1) is None

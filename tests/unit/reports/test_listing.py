@@ -25,7 +25,6 @@ def marked(html: str) -> list[str]:
 
 def test_an_excerpt_has_the_lines_that_are_the_technique() -> None:
     found = excerpt("pingpong")
-    assert found
     lines = marked(found.html)
     assert len(lines) == found.changed
     assert any(line.startswith("    bar_sync(my_turn") for line in lines)
@@ -37,14 +36,12 @@ def test_an_excerpt_has_the_lines_that_are_the_technique() -> None:
 def test_an_excerpt_shows_the_line_that_the_registry_names(technique: techniques.Technique) -> None:
     """Where the kernel's name or a moved lambda are the largest change."""
     found = excerpt(technique.name)
-    assert found
     new = [unescape(line) for line in marked(found.html)]
     assert any(technique.shows in line for line in new), found.first
 
 
 def test_an_excerpt_of_the_first_technique_is_its_main_loop() -> None:
     found = excerpt("scalar")
-    assert found
     assert found.changed == 0
     assert marked(found.html) == []
     assert re.sub(r"<[^>]+>", "", found.html).splitlines()[0].strip() == listing.FIRST_PHASE

@@ -59,7 +59,6 @@ def as_own(row: dict) -> dict:
 def test_a_kernel_resembles_the_rung_that_it_is(recorded: list[dict], technique: str) -> None:
     row = gate(recorded, technique)
     found = resemblance.nearest(as_own(row), recorded)
-    assert found is not None
     assert found.row["code"]["census"] == row["code"]["census"]
     assert (found.lacks, found.adds) == ((), ())
 
@@ -71,14 +70,11 @@ def test_features_part_kernels_before_counts_do(recorded: list[dict]) -> None:
     census = {name: n for name, n in row["code"]["census"].items() if not name.startswith(("UTMA", "SYNCS", "USETMAX"))}
     mine = as_own({**row, "code": {**row["code"], "census": census}})
     found = resemblance.nearest(mine, recorded)
-    assert found is not None
     assert found.technique.ladder == "ampere"
 
 
 def test_the_next_technique_builds_on_the_one_it_resembles(recorded: list[dict]) -> None:
     found = resemblance.nearest(as_own(gate(recorded, "ldmatrix_x4")), recorded)
-    assert found is not None
-    assert found.then is not None
     assert found.technique.name in found.then.builds_on
     assert resemblance.nearest(as_own(gate(recorded, "scalar")), []) is None
 
@@ -88,8 +84,6 @@ def test_what_the_kernel_has_already_is_not_next(recorded: list[dict]) -> None:
     cures = ("padded_rows", "xor_swizzle")
     for conflicts, expected in ((7, True), (0, False)):
         found = resemblance.nearest({**row, "details": {"totals": {"bank_conflicts": conflicts}}}, recorded)
-        assert found is not None
-        assert found.then is not None
         assert found.technique.name == "direct_rescale"
         assert (found.then.name in cures) == expected
 
@@ -99,8 +93,6 @@ def test_a_technique_whose_program_the_kernel_is_is_not_next(recorded: list[dict
     child = {**row, "technique": "lean_instructions"}
     others = [other for other in recorded if other.get("technique") != "lean_instructions"]
     found = resemblance.nearest(as_own(row), [*others, child])
-    assert found is not None
-    assert found.then is not None
     assert found.technique.name == "general_shapes"
     assert found.then.builds_on[0] == "lean_instructions"
 
@@ -112,7 +104,6 @@ def test_at_another_tile_counts_are_compared_for_each_product(recorded: list[dic
     census = {name: 3 * count for name, count in row["code"]["census"].items()}
     tile = {**row["tile"], "block_m": 3 * row["tile"]["block_m"]}
     found = resemblance.nearest(as_own({**row, "tile": tile, "code": {**row["code"], "census": census}}), recorded)
-    assert found is not None
     assert found.technique.name == technique
 
 
@@ -122,7 +113,6 @@ def test_rungs_at_the_tile_of_the_kernel_are_compared_first(recorded: list[dict]
     there = {**gate(recorded, "exp2_softmax"), "tile": tile, "problem": row["problem"], "kind": "code"}
     mine = as_own({**row, "tile": tile, "code": {**row["code"], "sass_sha256": "0" * 64}})
     found = resemblance.nearest(mine, [*recorded, there])
-    assert found is not None
     assert found.row is there
 
 
@@ -151,7 +141,6 @@ def test_a_copy_of_a_rung_resembles_it_at_the_default_tile(recorded: list[dict],
     other = next(as_own(row) for row in rungs if row["technique"] == OTHER)
     for name, code in {"general_shapes": first, OTHER: other}.items():
         found = resemblance.nearest(code, [*recorded, *rungs])
-        assert found is not None
         assert found.then is not None
         assert found.technique.name == name
         assert found.row["code"]["sass_sha256"] == code["code"]["sass_sha256"]
@@ -164,7 +153,6 @@ def test_of_rungs_with_one_program_the_earlier_is_named(recorded: list[dict]) ->
     row = gate(recorded, "xor_swizzle")
     later = {**row, "technique": "large_tile"}
     found = resemblance.nearest(as_own(row), [later, row])
-    assert found is not None
     assert found.technique.name == "xor_swizzle"
 
 

@@ -330,7 +330,6 @@ def test_a_step_is_the_ratio_of_medians_in_one_group(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
     step = data.gain("ladder", problem, techniques.get("attention/xor_swizzle"), "cuda")
     after, before = (data.point("ladder", problem, name, "cuda").tflops for name in ("xor_swizzle", "direct_rescale"))
-    assert step is not None
     assert after
     assert before
     assert (step.value, step.linked) == (pytest.approx(after / before), False)
@@ -339,7 +338,6 @@ def test_a_step_is_the_ratio_of_medians_in_one_group(data: Dataset) -> None:
 def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
     step = data.gain("ladder", problem, techniques.get("register_softmax"), "cuda")
-    assert step is not None
     assert step.linked
     assert step.value == pytest.approx(158 / 92, rel=0.01)
     gain = texts(data)["gain"]
@@ -360,8 +358,6 @@ def test_a_step_is_of_the_newest_group_that_has_both_programs(data: Dataset) -> 
     before, after = (
         one.gain("ladder", problem, techniques.get("attention/xor_swizzle"), "cuda") for one in (data, newer)
     )
-    assert before is not None
-    assert after is not None
     assert (
         newer.point("ladder", problem, "xor_swizzle", "cuda").tflops
         != data.point("ladder", problem, "xor_swizzle", "cuda").tflops
@@ -417,7 +413,6 @@ def test_readme_figure_stands_alone(recorded: Path, tmp_path: Path) -> None:
     assert "date" not in text
     assert "DejaVu" not in text  # letters that a reader's machine has
     height = re.search(r'height="(\d+)"', text)
-    assert height
     assert int(height[1]) < 600
 
 
@@ -512,7 +507,6 @@ def test_tiles_of_both_grids_and_of_the_own(data: Dataset) -> None:
     screened = {name: value for name, value in base.items() if name != "samples_ms"}
     rows.append(screened | {"tile": Tile(64, 32).to_dict(), "details": {"screened": "slower at the gate"}})
     (cuda, triton) = tuning.tuned(dataset([*synthetic.rows(), *rows]), "ladder", technique)
-    assert cuda.common
     assert (cuda.backend, cuda.own.tile, cuda.common.tile, len(cuda.rows)) == ("cuda", alone, common, 3)
     assert cuda.own.tflops == pytest.approx(problem.tflops(1.5))
     assert triton.backend == "triton"
@@ -612,7 +606,7 @@ def test_every_note_renders(data: Dataset) -> None:
         assert "TFLOPS" in text or "not measured" in text
 
 
-def test_a_note_tells_tiles_gates_and_counters(tmp_path: Path) -> None:
+def test_a_note_tells_tiles_gates_and_counters() -> None:
     problem, sha = synthetic.PROBLEMS[0], synthetic.sha("xor_swizzle", "cuda", "earlier")
     wrong = gate_rows.gate("xor_swizzle", problem, status="wrong", check="not_repeatable", source_sha256=sha)
     tile = techniques.reference_tile(techniques.get("attention/xor_swizzle"), 128)

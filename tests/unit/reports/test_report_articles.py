@@ -75,10 +75,8 @@ def test_gains_here_are_over_the_step_before_and_over_the_one_that_the_article_c
         assert base.here[backend].gain is None
         for line, over in ((alone, 0), (both, 1)):
             gain = line.here[backend].gain
-            assert gain is not None
             assert gain.value == pytest.approx(speeds[over + 1] / speeds[over])
         span = both.here[backend].span
-        assert span is not None
         assert span.value == pytest.approx(speeds[2] / speeds[0])
         assert alone.here[backend].span is None
     assert both.printed_gain == pytest.approx(165 / 29.5)
@@ -89,7 +87,6 @@ def test_a_step_is_at_its_own_tile() -> None:
     lines = published.steps(dataset(synthetic_articles.rows(article.name)), article)
     for line in lines:
         for measured in line.here.values():
-            assert measured.point.row is not None
             assert measured.point.row["tile"] == line.step.tile.to_dict()
 
 
@@ -101,11 +98,8 @@ def test_the_best_rung_and_its_ratios() -> None:
     assert end.best["cuda"].tflops == pytest.approx(fastest)
     assert end.over_own_code == pytest.approx(fastest / 304.0)
     assert end.shares == {"sdpa_flash": pytest.approx(187.3 / 203.7)}
-    assert end.last["cuda"].row is not None
     assert end.last["cuda"].row["technique"] == "batched_m_tiles"
     flash, peer = end.over_peers["best", "sdpa_flash"], end.peers["sdpa_flash"].tflops
-    assert flash is not None
-    assert peer is not None
     assert flash.value == pytest.approx(fastest / peer)
 
 

@@ -48,7 +48,7 @@ def test_a_tally_counts_each_verdict(verdicts: list[str | None], told: str) -> N
     assert scores.tally(cells) == f"The fastest library is reached on {told}"
 
 
-def test_each_cell_of_a_race_says_what_it_is_whatever_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_cell_of_a_race_says_what_it_is_whatever_the_mode() -> None:
     """Other entries have no library to reach."""
     first, second, *_ = (problem.slug for problem in experiments.load("hopper_sustained").problems)
     data = dataset(synthetic.rows())

@@ -18,7 +18,6 @@ def test_notes_have_drawings() -> None:
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_note_draws_before_and_with_the_technique_and_its_lanes_are_equally_long(name: str) -> None:
     drawn = timelines.drawings(name)
-    assert drawn is not None
     assert len(drawn.timelines) == 2
     for one in drawn.timelines:
         assert len(one.lanes) > 1
@@ -38,13 +37,9 @@ def test_a_lane_that_waits_has_no_label() -> None:
 
 def test_a_note_names_its_own_heading_and_legend_or_takes_the_drawings_of_another() -> None:
     own, usual = timelines.drawings("wide_tile"), timelines.drawings("pingpong")
-    assert own is not None
-    assert usual is not None
     assert own.legend == {"other": "of a thread in this warpgroup", "wait": "left for the third"}
     assert usual.heading == "Who works when"
     same, other = timelines.drawings("softmax_lock"), timelines.drawings("exp_lock")
-    assert same is not None
-    assert other is not None
     assert same.timelines == other.timelines
     assert timelines.drawings("no_technique") is None
 

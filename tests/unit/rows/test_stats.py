@@ -35,7 +35,6 @@ def program(timing: pandas.DataFrame, name: str = "scalar", problem: Problem = P
 def interval(rows: list[Row], ours: str = "scalar", theirs: str = "sdpa_cudnn") -> stats.Interval:
     timing = table("timing", rows)
     found = stats.Timings(timing).ratio(program(timing, ours), program(timing, theirs))
-    assert found is not None
     return found.interval
 
 
@@ -124,7 +123,6 @@ def test_one_board_can_be_asked_for() -> None:
     each = [timings.estimate(weights, board=f"board{board}") for board in range(4)]
     assert [(one.processes, one.boards) for one in each if one] == [(2, 1)] * 4
     together = timings.estimate(weights)
-    assert together
     assert together.value == pytest.approx(np.mean([one.value for one in each if one]))
     assert timings.estimate(weights, board="board9") is None
 

@@ -133,9 +133,7 @@ def test_torch_comes_from_the_cpu_index_unless_pip_finds_a_cpu_build(
     assert bootstrap.torch_arguments() == ["torch==2.11.0"]
 
 
-def test_an_index_out_of_reach_is_told_with_the_variable_that_names_another(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_out_of_reach_is_told_with_the_variable_that_names_another(checkout: Path) -> None:
     bootstrap.PYTHON.parent.mkdir(parents=True)
     bootstrap.PYTHON.symlink_to("/bin/false")
     with pytest.raises(bootstrap.SetupError, match=r"one that has torch==2\.13\.0: TORCH_INDEX=<url> make report"):
