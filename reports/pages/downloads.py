@@ -28,7 +28,9 @@ class Download:
         table = pd.DataFrame(self.lines)
         csv = "" if table.empty else table.to_csv(index=False, float_format="%.4g", lineterminator="\n")
         yield f"data/{self.name}.csv", csv
-        rows = {json.dumps(dict(row), sort_keys=True): None for row in dict.fromkeys(self.rows) if row}
+        rows = {
+            json.dumps(dict(row), sort_keys=True): None for row in {id(one): one for one in self.rows if one}.values()
+        }
         yield f"data/{self.name}.jsonl", "".join(f"{line}\n" for line in rows)
 
 
