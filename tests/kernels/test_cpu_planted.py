@@ -12,15 +12,18 @@ import subprocess
 from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from cuda_kernels import cpu_build, cpu_library, includes
+from cuda_kernels import cpu_library, includes
+from cuda_kernels.cpu_library import Library
 from harness.catalog import planted, techniques
 from harness.catalog.planted import Bug
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
 from harness.operators.attention.problem import Problem
+from tests.support import together
 from tests.support.cpu_run import copied, run
 
 pytestmark = pytest.mark.spread
@@ -46,9 +49,20 @@ def problems(name: str) -> tuple[Problem, ...]:
 
 
 @cache
-def names(technique: str, problem: Problem, seed: int, root: Path = cpu_build.HERE) -> set[str]:
+def libraries(technique: str) -> dict[str, Library]:
+    """The kernel with each of its bugs by name, and "" as it is."""
+    bugs = [bug for bug in planted.bugs() if bug.technique == technique]
+    with TemporaryDirectory() as folder:
+        roots = [together.of(patched(Path(folder, bug.name), bug)) for bug in bugs]
+        problem = problems(technique)[0]
+        built = together.build([(technique, problem, read) for read in (together.as_it_is, *roots)])
+    return dict(zip(["", *(bug.name for bug in bugs)], built, strict=True))
+
+
+@cache
+def names(technique: str, problem: Problem, seed: int, bug: str = "") -> set[str]:
     """Names of the diagnoses of one launch."""
-    result = run(technique, problem, seed=seed, root=root, patience=0.5)
+    result = run(technique, problem, library=libraries(technique)[bug], seed=seed, patience=0.5)
     found = {line.partition(":")[0] for line in result.diagnosis.splitlines()}
     expected = gates.expect(problem, "normal", 0, "cpu")
     if not result.code and not numerics.judge(result.o, result.lse, expected).passed:
@@ -58,6 +72,7 @@ def names(technique: str, problem: Problem, seed: int, root: Path = cpu_build.HE
 
 def patched(folder: Path, bug: Bug) -> Path:
     """The root of the kernels with this bug."""
+    folder.mkdir(exist_ok=True)
     root = copied(folder)
     applied = subprocess.run(["git", "apply", str(bug.path)], cwd=folder, capture_output=True, text=True)
     assert applied.returncode == 0, f"{bug.path.name} does not apply, renew it:\n{applied.stderr}"
@@ -68,10 +83,9 @@ def patched(folder: Path, bug: Bug) -> Path:
     "bug",
     [pytest.param(bug, id=bug.name, marks=pytest.mark.xdist_group(bug.technique)) for bug in planted.bugs()],
 )
-def test_a_planted_bug_is_named(bug: Bug, tmp_path: Path) -> None:
-    root = patched(tmp_path, bug)
+def test_a_planted_bug_is_named(bug: Bug) -> None:
     launches = ((problem, seed) for seed, problem in product(SEEDS, problems(bug.technique)))
-    found = next((one for one in launches if bug.diagnosis in names(bug.technique, *one, root)), None)
+    found = next((one for one in launches if bug.diagnosis in names(bug.technique, *one, bug.name)), None)
     assert found, f"no launch is diagnosed as {bug.diagnosis}"
     assert names(bug.technique, *found) == set(), "the kernel as it is"
 

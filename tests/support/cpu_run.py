@@ -122,13 +122,14 @@ def run(
     problem: Problem,
     *,
     root: Path = cpu_build.HERE,
+    library: Library | None = None,
     sanitize: bool = False,
     distribution: str = "normal",
     **options: Any,
 ) -> Run:
-    """Builds and launches technique `name` once, with all checks and every tensor watched; `options` are those of
-    Library.configure."""
-    library = build(name, problem, root, sanitize)
+    """Builds technique `name`, where its library is not given, and launches it once, with all checks and every tensor
+    watched; `options` are those of Library.configure."""
+    library = library or build(name, problem, root, sanitize)
     library.configure(**options)
     given = arenas.make(problem, distribution, 0, "cpu", padded=True)
     outputs = arenas.make_outputs(problem, "cpu", padded=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
 from harness.catalog import techniques
 from harness.measure import gate
-from tests.support import chosen, cpu_run, proven
+from tests.support import chosen, cpu_run, proven, together
 
 Table = Mapping[tuple[str, str | None], Sequence[tuple[Any, ...]]]
 """(technique, file of its operator's folder; None: its own) -> (name, right, wrong, caught), and a problem where it is
@@ -29,15 +29,14 @@ class Edit:
     caught: str
     problem: Any
 
-    def made(self, folder: Path) -> Path:
-        """The root of a copy of the kernels with this edit."""
-        root, operator = cpu_run.copied(folder), self.problem.operator
-        own = f"{techniques.of_qualified(f'{operator}/{self.technique}').path}.cu"
-        path = root / (f"{operator}/{self.file}" if self.file else own)
-        text = path.read_text()
-        assert text.count(self.right) == 1, "the kernel has changed: edit this test"
-        path.write_text(text.replace(self.right, self.wrong))
-        return root
+    def read(self, file: str) -> str | None:
+        """A file of cuda_kernels with this edit."""
+        own = f"{techniques.at(self.technique, self.problem).path}.cu"
+        text = together.as_it_is(file)
+        if text is None or file != (f"{self.problem.operator}/{self.file}" if self.file else own):
+            return text
+        assert text.count(self.right) == 1, f"{self.name}: the kernel has changed: edit this test"
+        return text.replace(self.right, self.wrong)
 
 
 def of(table: Table, usual: Any) -> list[Edit]:
@@ -50,13 +49,24 @@ def as_they_are(edits: Sequence[Edit], count: int) -> list[Any]:
     return chosen.params(cells, lambda cell: proven.passed(f"{cell[1].operator}/{cell[0]}"), count)
 
 
+@cache
+def _built(edits: tuple[Edit, ...]) -> dict[str, Library]:
+    """The kernel with each of these edits by name, and "" without any."""
+    technique, problem = edits[0].technique, edits[0].problem
+    reads = [together.as_it_is, *(edit.read for edit in edits)]
+    libraries = together.build([(technique, problem, read) for read in reads])
+    return dict(zip(["", *(edit.name for edit in edits)], libraries, strict=True))
+
+
 def names(
-    technique: str, problem: Any, distributions: Sequence[str], seeds: Sequence[int], root: Path = cpu_build.HERE
+    edits: Sequence[Edit], technique: str, problem: Any, name: str, distributions: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[str]:
-    """By which a kernel is caught in a gate for each seed of the scheduler; none for a right one.
+    """By which the kernel with the edit of this name is caught in a gate for each seed of the scheduler; none for a
+    right one. All edits of a kernel are built at once.
 
     Tensors of one gate are kept, or the next one's might lie where they lay."""
-    loaded, kept = cpu_run.build(technique, problem, root), []
+    together_built = tuple(edit for edit in edits if (edit.technique, edit.problem) == (technique, problem))
+    loaded, kept = _built(together_built)[name], []
     may_vary = not techniques.at(technique, problem).repeats
     for seed in seeds:
         launch = cpu_run.launcher(loaded, problem, seed)

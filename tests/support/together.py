@@ -1,0 +1,74 @@
+"""Several kernels compiled for the CPU as one library: what all of them include of ptx/ and the runtime takes most of a
+build, and another kernel, or the same with an edit, a tenth of it."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cuda_kernels import cpu_build
+from cuda_kernels.cpu_library import Library
+from harness import operators
+from harness.catalog import techniques
+
+EXPORTED = ("launch", "shared_memory_bytes", "unzeroed_bytes", "workspace_bytes")
+LAUNCH = 'extern "C" __attribute__((visibility("default"))) int launch() { return 0; }'
+"""Without one a file is no kernel."""
+Read = Callable[[str], str | None]
+"""The text of a file of cuda_kernels; None where it is not an operator's."""
+
+
+def of(root: Path) -> Read:
+    return lambda file: (root / file).read_text() if (root / file).is_file() and not file.startswith("ptx/") else None
+
+
+as_it_is = of(cpu_build.HERE)
+
+
+def whole(file: str, read: Read, name: str) -> str:
+    """A file with what it includes of its operators in place, for the namespace of this name; diagnoses tell its own
+    lines."""
+    # what is global is in the namespace, but for a wrapper that the kernel's own name hides
+    text = re.sub(rf"(?<![\w>:])::(?=\w)(?!{Path(file).stem}\b)", f"{name}::", read(file) or "")
+    lines = [f'#line 1 "{file}"']
+    for number, line in enumerate(text.splitlines(), 1):
+        included = re.match(r"#include <(.*)>", line)
+        if included and read(included[1]) is not None:
+            guard = f"{name}_{re.sub(r'[^a-z0-9]', '_', included[1])}"
+            inner = whole(included[1], read, name)
+            lines += [f"#ifndef {guard}\n#define {guard}\n{inner}\n#endif", f'#line {number + 1} "{file}"']
+        else:
+            lines.append("" if line == "#pragma once" else line)
+    return "\n".join(lines)
+
+
+def build(kernels: Sequence[tuple[str, Any, Read]]) -> list[Library]:
+    """The library of each technique for its problem at its reference tile, of these sources: all of one build."""
+    texts, lines = [], []
+    for number, (technique, problem, read) in enumerate(kernels):
+        known = techniques.at(technique, problem)
+        tile = techniques.reference_tile(known, problem.tile_key)
+        constants = operators.of(problem).defines(problem, tile, constant_strides=False)
+        defined = constants | {name: f"{name}_{number}" for name in EXPORTED}
+        text = whole(f"{known.path}.cu", read, f"copy_{number}")
+        texts.append(text)
+        lines += [f"#define {name} {value}" for name, value in defined.items()]
+        opening = f"namespace copy_{number} {{\nusing ::register_fence;  // of which operators have more"
+        lines += [opening, text, "}", *(f"#undef {name}" for name in defined)]
+    included = sorted({line for text in texts for line in text.splitlines() if line.startswith("#include")})
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "together.cu"
+        file.write_text("\n".join([*included, LAUNCH, *lines]))
+        path = cpu_build.build(file, {})
+    return [_of_copy(path, number) for number in range(len(texts))]
+
+
+def _of_copy(path: Path, number: int) -> Library:
+    library = Library(path)
+    del library.handle.launch
+    for name in EXPORTED:
+        if hasattr(library.handle, f"{name}_{number}"):
+            setattr(library.handle, name, library.handle[f"{name}_{number}"])
+    library.launch = library.handle.launch
+    return library
