@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from harness.operators.attention import numerics, waves
 from harness.operators.attention.api import FLAGSHIP
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
-from tests.support import chosen, cpu_run, proven
+from tests.support import chosen, cpu_run, proven, together
 from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
 
@@ -228,30 +229,31 @@ SECTIONED = {"longest_first": ("tile_schedulers", 16), "persistent": ("persisten
 """A technique of each order that takes heads in sections: its header, and the MB that a section's K and V fit into."""
 
 
-@pytest.mark.parametrize(("heads_in_section", "planted"), [(2, False), (4, False), (4, True)])
 @pytest.mark.parametrize("technique", SECTIONED)
-def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(
-    technique: str, heads_in_section: int, planted: bool, tmp_path: Path
-) -> None:
+def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(technique: str) -> None:
     """In a cache so small that six heads of two batches are sections; a kernel that takes the last one, a smaller one,
     for a whole one is found out."""
-    root, problem = cpu_run.copied(tmp_path), Problem(2, 3, 1, 384, 256, 64, "fp16", True)
-    header, megabytes = SECTIONED[technique]
-    path = root / "attention" / f"{header}.cuh"
-    source, fits = path.read_text(), f"L2_BYTES = {megabytes} << 20;"
-    assert fits in source
+    problem, (header, megabytes) = Problem(2, 3, 1, 384, 256, 64, "fp16", True), SECTIONED[technique]
     kv_bytes = problem.seq_kv * problem.head_dim * 2 * 2
-    source = source.replace(fits, f"L2_BYTES = {kv_bytes * heads_in_section};")
-    if planted:
+
+    def sectioned(heads_in_section: int, planted: bool, file: str) -> str | None:
+        source, fits = together.as_it_is(file), f"L2_BYTES = {megabytes} << 20;"
+        if file != f"attention/{header}.cuh":
+            return source
+        assert source
+        assert fits in source
         assert "rest % here" in source
-        source = source.replace("rest % here", "rest % section_heads")
-    path.write_text(source)
-    result = cpu_run.run(technique, problem, root=root)
-    assert bool(result.diagnosis) is planted
-    if planted:
-        return
-    verdict = numerics.judge(result.o, result.lse, gates.expect(problem, "normal", 0, "cpu"))
-    assert verdict.passed, verdict.reason
+        source = source.replace(fits, f"L2_BYTES = {kv_bytes * heads_in_section};")
+        return source.replace("rest % here", "rest % section_heads") if planted else source
+
+    cases = ((2, False), (4, False), (4, True))
+    built = together.build([(technique, problem, partial(sectioned, *case)) for case in cases])
+    for (heads_in_section, planted), library in zip(cases, built, strict=True):
+        result = cpu_run.run(technique, problem, library=library)
+        assert bool(result.diagnosis) is planted, heads_in_section
+        if not planted:
+            verdict = numerics.judge(result.o, result.lse, gates.expect(problem, "normal", 0, "cpu"))
+            assert verdict.passed, verdict.reason
 
 
 @pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])
