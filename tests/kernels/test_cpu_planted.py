@@ -103,15 +103,15 @@ def test_a_race_names_the_buffer(name: str, buffer: str, tmp_path: Path) -> None
     """By the kernel's own word for the address, at either of the two accesses."""
     bug = planted.find(name)
     root = patched(tmp_path, bug)
-    said = run(bug.technique, PROBLEMS[0], root=root).diagnosis.splitlines()
+    said = run(bug.technique, PROBLEMS[0], library=libraries(bug.technique)[name]).diagnosis.splitlines()
     files = includes.closure([root / f"{techniques.of_qualified(bug.technique).path}.cu"], [root])
     first = cpu_library.with_buffers(said, files)[0]
     assert re.match(rf"(race|copy_in_flight): {buffer} \(shared address 0x\w+\) is ", first)
 
 
-def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many(tmp_path: Path) -> None:
+def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many() -> None:
     bug = planted.find("release_forgotten_by_a_warp")
-    result = run(bug.technique, PROBLEMS[0], root=patched(tmp_path, bug))
+    result = run(bug.technique, PROBLEMS[0], library=libraries(bug.technique)[bug.name])
     assert "lacks 1 of 8 arrivals" in result.diagnosis
 
 

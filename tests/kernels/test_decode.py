@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
 import torch
 
+from cuda_kernels.cpu_library import Library
 from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
 from harness.catalog.techniques import reference_tile
@@ -17,7 +19,7 @@ from harness.operators.attention import numerics
 from harness.operators.attention.arguments import structure
 from harness.operators.attention.ladders.decode import TECHNIQUES
 from harness.operators.attention.problem import Problem
-from tests.support import chosen, cpu_run, proven
+from tests.support import chosen, cpu_run, proven, together
 from triton_kernels.attention.packed_rows import parts, resident
 
 NAMES = [technique.name for technique in TECHNIQUES]
@@ -31,16 +33,22 @@ IN_PARTS = (
 )
 
 
+@cache
+def libraries(name: str) -> dict[Problem, Library]:
+    return together.of_problems(name, IN_PARTS)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "problem"), chosen.params([*product(NAMES, IN_PARTS)], lambda one: proven.passed(one[0]), 5)
 )
 def test_parts_are_joined_in_any_order_of_blocks(name: str, problem: Problem) -> None:
     """`make test` runs what no GPU has passed as it is now, and five others, by the commit."""
+    library = libraries(name)[problem]
     for seed in range(3):
-        found = cpu_run.run(name, problem, seed=seed)
+        found = cpu_run.run(name, problem, library=library, seed=seed)
         assert found.diagnosis == ""
-        assert (workspace_bytes(cpu_run.build(name, problem).handle, problem) > 0) == (name in SPLIT)
+        assert (workspace_bytes(library.handle, problem) > 0) == (name in SPLIT)
         verdict = numerics.judge(found.o, found.lse, gates.expect(problem, "normal", 0, "cpu"))
         assert verdict.passed, f"{problem.slug}, {verdict.check}: {verdict.reason}"
 
@@ -50,7 +58,7 @@ def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
     """On as many multiprocessors as the CPU runtime has: one wave of blocks, and several."""
     problem = replace(IN_PARTS[1], batch=1, heads=4)
     tile = reference_tile(TECHNIQUES[-1], 128)
-    library, found = cpu_run.build("flagship_decode", problem), []
+    library, found = libraries("flagship_decode")[IN_PARTS[1]], []
     for batch, seq_q, seq_kv in product((1, 2, 3, 4, 5, 7, 40, 2000), (1, 5), (1, 128, 129, 1100, 5000)):
         one = replace(problem, batch=batch, seq_q=seq_q, seq_kv=seq_kv)
         rows = batch * 4 * seq_q
@@ -73,7 +81,7 @@ def test_scores_without_a_number_give_what_softmax_gives(name: str) -> None:
     q[..., -1] = 1
     q[0, 1, 0, 3] = torch.nan
     o, lse = torch.empty_like(q), torch.empty(1, 4, 1)
-    library = cpu_run.build(name, problem)
+    library = libraries(name)[IN_PARTS[0]]
     library.configure()
     for all_hidden in (False, True):
         if all_hidden:

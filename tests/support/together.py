@@ -64,6 +64,11 @@ def build(kernels: Sequence[tuple[str, Any, Read]]) -> list[Library]:
     return [_of_copy(path, number) for number in range(len(texts))]
 
 
+def of_problems(technique: str, problems: Sequence[Any]) -> dict[Any, Library]:
+    """The technique as it is, for each of these problems."""
+    return dict(zip(problems, build([(technique, one, as_it_is) for one in problems]), strict=True))
+
+
 def _of_copy(path: Path, number: int) -> Library:
     library = Library(path)
     del library.handle.launch

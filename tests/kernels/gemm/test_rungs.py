@@ -58,8 +58,7 @@ def params(backend: str, count: int, first: int = 0) -> list[Any]:
 
 @cache
 def libraries(name: str) -> dict[Problem, Library]:
-    asked = problems(techniques.get(f"gemm/{name}"))
-    return dict(zip(asked, together.build([(name, problem, together.as_it_is) for problem in asked]), strict=True))
+    return together.of_problems(name, problems(techniques.get(f"gemm/{name}")))
 
 
 @pytest.mark.parametrize(("name", "problem"), params("cuda", 6))
