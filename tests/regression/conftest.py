@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from experiments.attention.ladder import EXPERIMENT
+from harness.catalog import experiments
 from harness.catalog.cases import Case, of_experiment
 from harness.measure import runner
 from harness.operators.attention.problem import ANCHOR
@@ -25,6 +25,7 @@ from harness.rows import compare, results, schema
 from harness.rows.frame import frame, table
 from tests.conftest import CHECKOUT, why_no_gpu
 
+EXPERIMENT = experiments.load("attention/ladder")
 MODE = "burst"
 NO_ROW = "no row"
 COLUMNS = ["median", "iqr"]
