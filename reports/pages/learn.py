@@ -24,7 +24,7 @@ from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
 from reports.data.names import short_gpu
 from reports.facts import layouts, matrix, timelines
-from reports.facts.expressibility import Known
+from reports.facts.expressibility import LONG, Known
 from reports.pages import listing, prose
 
 PATH = "learn.html"
@@ -34,9 +34,11 @@ LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "cuda": "CUDA"}
 
 def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
     lessons = [_lesson(*one, datasets, known, claims) for one in sections()]
+    drawn = {said.grade for lesson in lessons for said in lesson["said"].values()}
     return {
         "lessons": lessons,
         "languages": LANGUAGES,
+        "legend": {grade: text for grade, text in LONG.items() if grade in drawn},
         "problem": datasets[0].operator.benchmark,
         "anchor": datasets[0].operator.anchor,
     }
