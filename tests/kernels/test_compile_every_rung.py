@@ -102,9 +102,17 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     assert found["status"] == "passed", found["reason"]
     assert found["mma"] == techniques.at(case.technique or "", case.problem).mma
     assert not spills_too_much(cell, found["code"]), found["code"]["spill_bytes"]
-    recorded = proven.code(cell)
-    same = recorded is None or recorded["sass_sha256"] == found["code"]["sass_sha256"]
-    assert same, "recorded: other machine code, of the same program by the same compiler"
+    if recorded := proven.code(cell):
+        same = shape(case, recorded) == shape(case, found["code"])
+        assert same, "recorded: other machine code, of the same program by the same compiler"
+
+
+def shape(case: Case, code: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What two compilations of a program have in common: all of its machine code. A program that core Triton
+    specialized by warp (seen of gemm's producer_consumer) is one of two with the same counts, from run to run."""
+    varies = case.backend == "triton" and code.get("setmaxnreg")
+    names = ("registers", "spill_bytes", "smem_bytes", "census", "setmaxnreg")
+    return {name: code[name] for name in (names if varies else ("sass_sha256",))}
 
 
 def test_what_is_recorded_has_its_instruction_class_and_no_spills() -> None:
