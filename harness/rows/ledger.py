@@ -95,13 +95,17 @@ class Ledger:
         return self.estimate(weights)
 
     @property
+    def unexplained(self) -> float:
+        """The sizes of the terms without a proven cause, added up whatever their signs."""
+        return sum(abs(one.size.value) for one in self.lines if one.counts and one.size and one.cause == UNEXPLAINED)
+
+    @property
     def explained(self) -> tuple[float, Interval] | None:
         """The share of the gap that has a cause, at most 1: less the remainder and the unexplained terms, whatever
         their signs. Its interval is the share at the ends of the remainder's."""
         if self.gap is None or self.remainder is None or self.gap.value <= 0:
             return None
-        unexplained = [line.size for line in self.lines if line.counts and line.size and line.cause == UNEXPLAINED]
-        lost, gap = sum(abs(size.value) for size in unexplained), self.gap.value
+        lost, gap = self.unexplained, self.gap.value
 
         def share(left: float) -> float:
             return max(0.0, 1 - (left + lost) / gap)

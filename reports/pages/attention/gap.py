@@ -38,6 +38,7 @@ def page(of: Rows) -> dict[str, Any]:
         "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
         "intro": texts(of, data)[""],
         "problems": problems,
+        "largest": largest_terms(problems[0][0]) if problems else [],
         "untimed": {title: WAYS[start] for start, title in ledger.STARTS.items() if found and title not in timed},
         "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
@@ -75,6 +76,11 @@ def way(one: Ledger) -> dict[str, Any]:
             Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in widths
         ],
     }
+
+
+def largest_terms(one: dict[str, Any]) -> list[Line]:
+    """The three terms of a way that gain most, the largest first."""
+    return [line for line, share in one["lines"] if share is not None and share > 0][:3]
 
 
 def texts(of: Rows, data: Dataset | None) -> dict[str, Markup]:
