@@ -154,7 +154,8 @@ def problem_title(problem: Problem) -> str:
     """head_dim 128, causal, the rest in words that fit a phone."""
     length = f"{problem.seq_q}" if problem.seq_q == problem.seq_kv else f"{problem.seq_q}x{problem.seq_kv}"
     heads = f"{problem.heads}" if problem.heads == problem.heads_kv else f"{problem.heads}/{problem.heads_kv}"
-    sizes = f"B={problem.batch} H={heads} N={length} {problem.dtype}"
+    layout = "" if problem.layout == "bhsd" else f" {problem.layout}"
+    sizes = f"B={problem.batch} H={heads} N={length} {problem.dtype}{layout}"
     return f"head_dim {problem.head_dim}, {problem.mask}  ({sizes})"
 
 
