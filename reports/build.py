@@ -30,7 +30,20 @@ from reports.facts.answer import printed
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
-from reports.pages import common, correctness, findings, guide, learn, listing, overview, own, prose, search, technique
+from reports.pages import (
+    answers,
+    common,
+    correctness,
+    findings,
+    guide,
+    learn,
+    listing,
+    overview,
+    own,
+    prose,
+    search,
+    technique,
+)
 from reports.pages.anchors import anchored
 from reports.pages.common import Page, Rows
 
@@ -252,6 +265,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "cell_title": cell_title,
         "between": common.between,
         "share": printed,
+        "clone": answers.clone(ROOT.parent),
         "recorded_on": recorded_on,
         "claim": claims or prose.Claims(),
     }

@@ -12,8 +12,8 @@ HEADING, LIMIT, GAP, FOOT = 24, 16, 8, 28
 """LIMIT: below a heading on a phone, for what the line of a limit says."""
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
-LEFT, RIGHT, COLUMN = 130, 44, 40
-"""Pixels for the labels, for the column of shares, and on a phone for that of the speeds."""
+LEFT, RIGHT, COLUMN, NUMBER = 130, 44, 40, 38
+"""Pixels for the labels, for the column of shares, on a phone for that of the speeds, for a speed beside its bar."""
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
@@ -57,8 +57,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
             middle = y + row / 2
             _bar(axes, bar, middle, thick, top / width, narrow=narrow)
             if bar.tflops:
-                place = ((top, middle), (right - RIGHT, 0)) if narrow else ((bar.tflops, middle), (6, 0))
-                write(axes, f"{bar.tflops:.0f}", *place, weight="bold", ha="right" if narrow else "left")
+                _speed(axes, bar, found.limits[panel], (top, middle), top / width, narrow=narrow)
             if share := found.share(bar):
                 write(axes, printed(share), (top, middle), (right, 0), ha="right")
             y += row
@@ -66,7 +65,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
         if limit := found.limits[panel]:
             axes.plot([limit, limit], [start, y], color=INK, lw=1.8, ls=(0, (1, 1.5)))
             clock = found.clocks[panel]
-            text = f"limit of {name} {limit:.0f}{f' at {clock:.2f} GHz' if clock else ''}"
+            text = f"limit {limit:.0f}{f' at the first bar’s {clock:.2f} GHz' if clock else f' of {name}'}"
             write(axes, text, (limit, start - (9 if narrow else 12)), (4, 0), size=TICK, color=MUTED, ha="right")
         y += GAP
     for tick in range(0, int(top) + 1, 400 if narrow else 200):
@@ -106,3 +105,15 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
         axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
     else:
         axes.barh(y, bar.tflops, thick, color=color, lw=0)
+
+
+def _speed(axes: Axes, bar: Bar, limit: float | None, end: tuple[float, float], pixel: float, *, narrow: bool) -> None:
+    """Beyond the bar, or in it where the line of the limit is there. `end`: the right end of the bar's line."""
+    tflops = bar.tflops or 0
+    if narrow:
+        place, offset, color = end, COLUMN, INK
+    elif limit and 0 < limit - tflops < NUMBER * pixel:
+        place, offset, color = (tflops, end[1]), -6, INK if bar.is_library else PAPER
+    else:
+        place, offset, color = (tflops, end[1]), 6, INK
+    write(axes, f"{tflops:.0f}", place, (offset, 0), color=color, weight="bold", ha="left" if offset == 6 else "right")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Technique, Tile
@@ -59,6 +59,8 @@ class Bar:
     compile_s: float | None = None
     faster_before: float | None = None
     """TFLOPS of an earlier version of some kernel, where that is faster than this one and was not timed since."""
+    paired: float | None = None
+    """TFLOPS by its share of the fastest bar of its panel; None where that is not known."""
 
     @property
     def is_library(self) -> bool:
@@ -66,7 +68,8 @@ class Bar:
 
     @property
     def tflops(self) -> float | None:
-        return self.point.tflops if self.point.counts else None
+        """By its share: its own processes can have run at another clock than those of the fastest bar."""
+        return self.paired or (self.point.tflops if self.point.counts else None)
 
     @property
     def best(self) -> float | None:
@@ -150,11 +153,23 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
             _bar(data, race, panel, backend, point, _faster_before(point, every.get(backend, ())))
             for backend, point in points.items()
         ]
-        bars += sorted(found, key=lambda bar: -(bar.tflops or bar.earlier or 0))
-    firsts = {panel: fastest(bar.point for bar in bars if bar.panel == panel).row for panel in race.languages}
+        bars += _ranked(data, found)
+    counting = [bar for bar in bars if bar.tflops]
+    firsts = {panel: next((bar.point.row for bar in counting if bar.panel == panel), None) for panel in race.languages}
     limits = {panel: _limit(data, race, row, panel) for panel, row in firsts.items()}
     clocks = {panel: row.clock_ghz if row else None for panel, row in firsts.items()}
     return Answer(problem, short_gpu(data.gpu), bars, limits, clocks, data.ratio)
+
+
+def _ranked(data: Dataset, panel: list[Bar]) -> list[Bar]:
+    """The bars of a panel by their shares of its fastest, the fastest first."""
+    best = max(panel, key=_of_any_version)
+    shares = [data.ratio(bar.point, best.point) if best.best else None for bar in panel]
+    bars = [
+        replace(bar, paired=share.value * best.best) if share and best.best else bar
+        for bar, share in zip(panel, shares, strict=True)
+    ]
+    return sorted(bars, key=lambda bar: -(bar.tflops or bar.earlier or 0))
 
 
 def _fastest(points: Iterable[Point]) -> Point:

@@ -1,9 +1,12 @@
 """What the answer of every operator shows: what to write, what it costs, and how to measure it. The pages of all but
 the first operator, which add each step and every problem."""
 
+import re
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -24,6 +27,8 @@ GRID = "grid"
 """The experiment with every problem."""
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
 """Part of a peer's name -> what environments call the library that torch brings for it. Other peers are torch's own."""
+ADDRESS = re.compile(r"(https?://|ssh://|(?=[\w.-]+@))(?:([\w.-]+)(?::[^/@]*)?@)?([\w./~:-]+)")
+"""Of a repository, by http(s) or ssh: how it begins, a user, and the rest."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Comparison:
             "steps": steps,
             "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
             "beyond": beyond(found, steps),
-            "climb": climb(steps, found.problem),
+            "climb": climb(steps, found),
             "newer_triton": any("@" in row.backend for row in data.counting(self.race.headline)),
             "languages": LANGUAGES,
             "over_grid": over_grid,
@@ -109,6 +114,21 @@ class Comparison:
                     found.append((technique, where, points))
                     break
         return found
+
+
+def clone(checkout: Path) -> str:
+    """git clone URL && cd NAME, without a password; empty where the checkout is of no http(s) or ssh address."""
+    asked = ["git", "-C", str(checkout), "config", "--get", "remote.origin.url"]
+    try:
+        url = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout.strip()
+    except OSError:
+        return ""
+    if not (checkout / ".git").exists() or not (found := ADDRESS.fullmatch(url)):
+        return ""
+    begins, user, rest = found.groups()
+    of_user = f"{user}@" if user and not begins.startswith("http") else ""
+    name = rest.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+    return f"git clone {begins}{of_user}{rest} && cd {name}"
 
 
 def shown(
@@ -202,30 +222,33 @@ def _of_gpu(data: Dataset, headline: str) -> str:
 
 
 def climb(
-    steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], problem: Problem
-) -> dict[str, dict[str, tuple[float, float]]]:
-    """Panel -> language -> TFLOPS of its first step at the problem, and of its fastest where another one is faster."""
-    speeds: dict[str, dict[str, list[float]]] = {panel: {} for panel in facts.CLASSES}
+    steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], found: facts.Answer
+) -> dict[str, tuple[float, float]]:
+    """Language -> TFLOPS of its first step at the answer's problem, and of its best bar where that is faster."""
+    firsts: dict[str, float] = {}
     for _, where, points in steps:
         for language, point in points.items():
-            if where == problem and point.kind == "measured" and point.tflops and point.row:
-                panel = next(name for name, classes in facts.CLASSES.items() if point.row.mma in classes)
-                speeds[panel].setdefault(language, []).append(point.tflops)
-    climbed = {
-        panel: {language: (some[0], max(some)) for language, some in by.items() if some[0] < max(some)}
-        for panel, by in speeds.items()
-    }
-    return {panel: by for panel, by in climbed.items() if by}
+            if where == found.problem and point.kind == "measured" and point.tflops:
+                firsts.setdefault(language, point.tflops)
+    lasts = {language: found.best(language).tflops or 0 for language in firsts}
+    return {language: (first, lasts[language]) for language, first in firsts.items() if first < lasts[language]}
 
 
-def beyond(found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]) -> list[facts.Bar]:
-    """The best of each language that is more than a board's difference faster than all its steps."""
+def beyond(
+    found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]
+) -> dict[str, dict[str, float]]:
+    """Technique -> language -> TFLOPS of its bar: the best of each language that is more than a board's difference
+    faster than all its steps."""
     best = dict.fromkeys(LANGUAGES, 0.0)
     for _, where, points in steps:
         if where == found.problem:
             best = {language: max(best[language], points[language].tflops or 0) for language in LANGUAGES}
     bars = [found.best(language) for language in LANGUAGES]
-    return [bar for bar in bars if (bar.tflops or 0) > facts.BOARDS * best[bar.backend]]
+    above: dict[str, dict[str, float]] = {}
+    for bar in bars:
+        if bar.tflops and bar.point.row and (bar.point.tflops or 0) > facts.BOARDS * best[bar.backend]:
+            above.setdefault(bar.point.row.technique, {})[bar.backend] = bar.tflops
+    return above
 
 
 def fastest_of(data: Dataset, experiment: str, problem: Problem, rungs: Iterable[Technique], language: str) -> Point:

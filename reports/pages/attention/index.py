@@ -31,7 +31,7 @@ LEGEND = {
     "inexpressible": "impossible",
 }
 
-PIECES = {("wide_tile", "gluon"): "in pieces"}
+PIECES = {("wide_tile", "gluon"): "in pieces", ("wide_tile", "triton"): "keys alone"}
 """(technique, language) -> how an author controls it who cannot say it as it is."""
 ABOUT_EQUAL = 0.9
 """Of the most, from which on the next reason to wait is told with it."""
@@ -68,8 +68,11 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "few queries, many keys": answer.DECODE,
         "a call of flash_attention": calls.EXPERIMENT,
     }
+    over_cuda = facts.over(data, grid, "cuda", ("gluon", "triton"))
+    timed = [one for line in deciding for one in (line.cost.same, line.cost.best)]
     return {
         **answers.shown(data, found, answer.LADDER, every, grids, measured),
+        "linked": found.linked or any(one.linked for one in (*timed, *over_cuda.values()) if one),
         "others": other_operators(rows, data),
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},
         "newest": newest([data, *rows.fresh_first]),
@@ -80,7 +83,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "legend": {grade: text for grade, text in LEGEND.items() if grade in drawn},
         "controlled": {language: controlled(deciding, language) for language in ("gluon", "triton")},
         "pieces": PIECES,
-        "over_cuda": facts.over(data, grid, "cuda", ("gluon", "triton")),
+        "over_cuda": over_cuda,
         "over_grid": over_grid,
         "triton_ahead": triton_ahead(data, grid),
         "decode_shares": decode_shares(data, decode),
@@ -159,14 +162,15 @@ def state(said: Said) -> tuple[str, str]:
 
 
 def stalls(rows: Rows, found: Answer) -> list[tuple[Bar, str, list[tuple[str, float]]]]:
-    """Of the bars of our kernels that multiply by wgmma: on which GPU ncu counted, and why their warps did not issue,
-    at the tile of the bar; the most first."""
+    """Of the bars of our kernels that multiply by wgmma: the GPU, and why their warps did not issue there, at the tile
+    of the bar; the most first."""
     made = []
     for bar in found.of("wgmma"):
         row = bar.point.row
         if row and row.technique:
             profiled = counters.profiled(rows.fresh_first, row.technique, row.backend)
             here = [one for one, _ in profiled if (one.problem, one.tile) == (row.problem, row.tile)]
+            here = [one for one in here if short_gpu(one.gpu) == found.gpu]
             if here and (reasons := counters.stalls(here[0])):
-                made.append((bar, short_gpu(here[0].gpu), reasons))
+                made.append((bar, found.gpu, reasons))
     return made

@@ -42,8 +42,9 @@ class Backward(Comparison):
             )
             for language in LANGUAGES
         }
+        of_bar = {bar.point.row: bar.tflops for bar in variables["answer"].bars if bar.tflops}
         return variables | {
-            "repeats": {name: point for name, point in points.items() if point.counts},
+            "repeats": {name: of_bar.get(point.row, point.tflops) for name, point in points.items() if point.counts},
             "programs": {name: program(point.row).name for name, point in points.items() if point.row},
             "deterministic": deterministic,
             "in_fixed_order": bool(best.point.row and program(best.point.row) == deterministic),

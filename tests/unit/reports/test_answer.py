@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +26,7 @@ from reports.facts import history, matrix, steps
 from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Said
 from reports.facts.gains import gains, mean
-from reports.pages import overview
+from reports.pages import answers, overview
 from reports.pages.attention import answer, calls, index
 from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
@@ -266,7 +271,8 @@ def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.An
     before = found.over(found.bar("mma_sync", "triton"), found.bar("mma_sync", "cuda"))
     assert (share.processes, share.linked) == (3, False)
     assert share.value == pytest.approx(before.value * (0.97 * 1.05) ** (1 / 3))
-    assert share.value != pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=0.05)
+    assert share.value != pytest.approx((triton.point.tflops or 0) / (cuda.point.tflops or 1), rel=0.05)
+    assert share.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1)), "bars are as long as their shares"
     assert more.share(more.of("wgmma")[0]).value == 1  # type: ignore[union-attr]
     ranked = [bar.tflops or 0 for bar in more.of("wgmma")]
     assert ranked == sorted(ranked, reverse=True)
@@ -305,7 +311,36 @@ def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, fou
     counted = {**timed, "kind": "counters", "experiment": "ncu", "mode": None, "details": {"metrics": metrics}}
     assert stalls(counted) == [("triton", "math pipe throttle"), ("triton", "long scoreboard")]
     assert stalls({**counted, "tile": Tile(32, 32).to_dict()}) == []
+    of = dataset([*synthetic.rows(), counted])
+    assert index.stalls(Rows(of, [of], {}, lambda *_: ""), replace(found, gpu="H100")) == [], "of another GPU"
     assert {reason.replace("_", " ") for reason in hardware_counters.STALLS} == set(WAITED_FOR)
+
+
+@pytest.mark.parametrize(
+    ("address", "commands"),
+    [
+        ("https://host.example/owner/kernels.git", "https://host.example/owner/kernels.git && cd kernels"),
+        ("https://me:secret@host.example:8443/kernels", "https://host.example:8443/kernels && cd kernels"),
+        ("git@host.example:owner/kernels.git", "git@host.example:owner/kernels.git && cd kernels"),
+        ("ssh://git:secret@host.example/kernels/", "ssh://git@host.example/kernels/ && cd kernels"),
+        ("/srv/kernels", ""),
+        ("file:///srv/kernels", ""),
+        ("https://host.example/kernels; reboot", ""),
+    ],
+)
+def test_the_first_page_says_where_to_clone_from(
+    address: str, commands: str, data: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Never a password, nor a path of this machine."""
+    for command in (["init", "--quiet"], ["config", "remote.origin.url", address]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    clone = partial(answers.clone, tmp_path)
+    monkeypatch.setattr(answers, "clone", lambda _: clone())
+    shown = f"git clone {commands} && make report" if commands else "clone the repository, then <span"
+    page = html.unescape(page_of_first(data))
+    assert shown in page
+    assert "secret" not in page
+    assert "/srv" not in page
 
 
 def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data: Dataset) -> None:

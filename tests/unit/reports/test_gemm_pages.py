@@ -70,7 +70,7 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     over = re.search(r"<th>1024 x 1024 x 32768 .*?</tr>", page, flags=re.DOTALL)
     assert re.findall(r">(\d+)<", over[0]) == ["745", "710", "700", "760"]
     assert "one process each, no interval" in page
-    assert "Steps by mma.sync take CUDA from" in page
+    assert "Steps take CUDA from" in page
 
 
 def test_without_rows_there_is_no_answer() -> None:
