@@ -41,7 +41,7 @@ WORDS = {
     RING_WORDS: "A ring is the technique at its best tile.",
 }
 """What the legend of a technique's figure says where it applies -> what a page adds."""
-WIDE, MARGIN, ROW = 400, 8, 18
+WIDE, MARGIN, ROW = 390, 8, 18
 """Pixels of a technique's figure, which a page scales to its column, and of a line of it."""
 
 
