@@ -91,7 +91,7 @@ def bench(
     group. Only lines of one group were interleaved, so compare only these. Raises what `check` raises, and ValueError
     for an unknown backend or mode.
     """
-    from harness.catalog.entries import Experiment
+    from harness.catalog.entries import NamedExperiment
     from harness.cli.output import one_off_file
     from harness.measure import own, runner, timing
     from harness.operators import peers
@@ -104,7 +104,7 @@ def bench(
     chosen = replace(chosen, backends=tuple(backends or chosen.backends))
     named = _problems(problem)
     problems = named or (_operator(chosen, named, operator).benchmark,)
-    experiment = Experiment("bench", problems, (), peers=(), modes=(mode,))
+    experiment = NamedExperiment(name="bench", problems=problems, peers=(), modes=(mode,))
     _require_gpu("bench")
     path = one_off_file("bench")
     cases = own.beside_the_best(experiment, chosen)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.catalog import own, sources, techniques, tiles
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import NamedExperiment, Tile
 from harness.operators.protocol import Problem
 
 
@@ -73,7 +73,7 @@ def origin(case: Case, same_program: SameProgram = same_program) -> str:
     return case.technique
 
 
-def of_experiment(experiment: Experiment, gpu: str | None = None) -> list[Case]:
+def of_experiment(experiment: NamedExperiment, gpu: str | None = None) -> list[Case]:
     """Every cell of the experiment, problem by problem.
 
     Where `tune` has chosen no tile on `gpu` (a slug such as h200) yet, the reference tile is alone; in an experiment

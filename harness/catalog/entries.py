@@ -204,20 +204,19 @@ class Ablation(Technique):
 class Experiment:
     """One question and the grid of measurements that answers it.
 
-    `name`, by `experiments.load`, is the stem of the file. `backends` are timed for every technique, `peers` once per
-    problem. `tiles` is "reference" (the registry's) and/or "best" (the committed table's), or "chosen": the
-    best where there is one, else the reference. `modes` are timing modes: of MODES. `distributions` are the inputs of
-    the gate, by default all of the operator's; `peers` are by default the operator's. `where` has the problems of
-    techniques that do not run on all of `problems`. `cells` are (problem, technique, tile) beside that grid: on one of
-    `problems`, at a tile of their own, in all of `backends`, or in the one that follows the tile. `padded`: at the gate
-    rows of NaN lie behind every sequence, for techniques that take any stride. `assembler` is "shared" where nvcc's
-    ptxas assembles Triton's programs too. `roofs` are limits of the hardware, measured by kernels of their own.
-    `at_its_tile` are CUDA kernels at the best tile of the first technique, whatever their own is. With `one_group` all
-    that is timed of a problem is interleaved with each other, in replicates too. `sharing`: so many other processes use
-    the same GPU while kernels are gated, as on a machine that people share.
+    `backends` are timed for every technique, `peers` once per problem. `tiles` is "reference" (the registry's) and/or
+    "best" (the committed table's), or "chosen": the best where there is one, else the reference. `modes` are timing
+    modes: of MODES. `distributions` are the inputs of the gate, by default all of the operator's; `peers` are by
+    default the operator's. `where` has the problems of techniques that do not run on all of `problems`. `cells` are
+    (problem, technique, tile) beside that grid: on one of `problems`, at a tile of their own, in all of `backends`, or
+    in the one that follows the tile. `padded`: at the gate rows of NaN lie behind every sequence, for techniques that
+    take any stride. `assembler` is "shared" where nvcc's ptxas assembles Triton's programs too. `roofs` are limits of
+    the hardware, measured by kernels of their own. `at_its_tile` are CUDA kernels at the best tile of the first
+    technique, whatever their own is. With `one_group` all that is timed of a problem is interleaved with each other, in
+    replicates too. `sharing`: so many other processes use the same GPU while kernels are gated, as on a machine that
+    people share.
     """
 
-    name: str = ""
     problems: tuple[Any, ...] = ()
     techniques: tuple[str, ...] = ()
     backends: tuple[str, ...] = ("cuda", "triton", "triton_native")
@@ -244,5 +243,12 @@ class Experiment:
 
     def without_gpu(self, distributions: tuple[str, ...], *problems: Any) -> Experiment:
         """The same gates for a CPU, on small problems and of fewer inputs."""
-        small = replace(self, problems=problems, distributions=distributions)
-        return replace(small, backends=("cuda", "triton"), peers=())
+        return replace(self, problems=problems, distributions=distributions, backends=("cuda", "triton"), peers=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedExperiment(Experiment):
+    """An experiment whose rows can be told from others. `experiments.load` names the Experiment of a file, which has no
+    name to ask for, by the file's stem."""
+
+    name: str

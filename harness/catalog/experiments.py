@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 from harness import operators
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import NamedExperiment
 
 
 def files() -> Mapping[str, Path]:
@@ -67,7 +66,7 @@ def shown() -> dict[str, str]:
     }
 
 
-def load(name: str) -> Experiment:
+def load(name: str) -> NamedExperiment:
     """EXPERIMENT of an experiment's file. Raises ModuleNotFoundError where there is no such file."""
     return _named(_module(name), "EXPERIMENT")
 
@@ -77,7 +76,7 @@ def question(name: str) -> str:
     return str(_module(name).__doc__).partition("\n")[0]
 
 
-def without_gpu(name: str) -> Experiment | None:
+def without_gpu(name: str) -> NamedExperiment | None:
     """The small one that the file names WITHOUT_GPU; None where thread by thread its problems would take hours."""
     module = _module(name)
     return _named(module, "WITHOUT_GPU") if hasattr(module, "WITHOUT_GPU") else None
@@ -91,8 +90,8 @@ def article(name: str) -> Any:
     return _module(name).ARTICLE
 
 
-def _named(module: Any, attribute: str) -> Experiment:
-    return replace(getattr(module, attribute), name=module.__name__.rpartition(".")[2])
+def _named(module: Any, attribute: str) -> NamedExperiment:
+    return NamedExperiment(**vars(getattr(module, attribute)), name=module.__name__.rpartition(".")[2])
 
 
 def _module(name: str) -> Any:

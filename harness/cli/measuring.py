@@ -11,7 +11,7 @@ import typer
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids, source_sha256
-from harness.catalog.entries import MODES, Experiment
+from harness.catalog.entries import MODES, NamedExperiment
 from harness.cli import own_page, spreading
 from harness.cli.options import (
     SERIES,
@@ -222,7 +222,7 @@ def bench(
     require_known("--mode", [mode], MODES)
     if not files:
         refuse_without("a file", "a technique has its own page", {"--report": report})
-    experiment = Experiment(
+    experiment = NamedExperiment(
         name="bench",
         problems=chosen_problems(problem, [of.benchmark]),
         techniques=rungs,
@@ -333,7 +333,7 @@ def announce(experiment: str, *, quiet: bool) -> None:
     typer.echo(question, err=True) if quiet else console.print(question)
 
 
-def measure_roofs(experiment: Experiment, as_json: bool) -> NoReturn:
+def measure_roofs(experiment: NamedExperiment, as_json: bool) -> NoReturn:
     """Writes the rows of an experiment that has roofs; where there is no GPU for them, rows that say so."""
     from harness.measure import roofs
 
@@ -391,12 +391,12 @@ def refuse_hours(todo: Sequence[Case]) -> None:
             typer.echo(said, err=True)
 
 
-def named(experiment: Experiment) -> list[str]:
+def named(experiment: NamedExperiment) -> list[str]:
     """What the command line calls the experiment's techniques."""
     return [techniques.shown(techniques.at(name, experiment.problems[0])) for name in experiment.techniques]
 
 
-def correctness(of: Operator, place: str, names: Sequence[str], backends: Sequence[str]) -> Experiment:
+def correctness(of: Operator, place: str, names: Sequence[str], backends: Sequence[str]) -> NamedExperiment:
     """The gate's experiment, for a GPU or for a CPU."""
     whole = load_experiment(of.experiment("correctness"), place)
     backends = [backend for backend in whole.backends if backend in backends]
@@ -416,7 +416,7 @@ def sanitizers() -> Iterator[None]:
         yield
 
 
-def assembled_by_nvcc(experiment: Experiment, context: typer.Context) -> Experiment:
+def assembled_by_nvcc(experiment: NamedExperiment, context: typer.Context) -> NamedExperiment:
     """The experiment, this command and its workers with one assembler for both languages.
 
     All its series run, so that every ratio has its pair among rows of this assembler; a CUDA kernel is built as ever.

@@ -19,7 +19,7 @@ import typer
 from harness import operators
 from harness.catalog import architectures, own, sources, techniques
 from harness.catalog import experiments as catalog
-from harness.catalog.entries import Experiment, Technique, Tile
+from harness.catalog.entries import NamedExperiment, Technique, Tile
 from harness.catalog.text import plain
 from harness.operators.protocol import Operator, Problem
 from harness.setup import bootstrap
@@ -249,7 +249,7 @@ def experiments() -> dict[str, str]:
     return {shown: catalog.question(name) for name, shown in catalog.shown().items()}
 
 
-def load_experiment(name: str, place: str = "gpu") -> Experiment:
+def load_experiment(name: str, place: str = "gpu") -> NamedExperiment:
     """The experiment of this name; for a CPU its WITHOUT_GPU. Bad usage where there is none."""
     called = [
         techniques.shown(kernel) for kernel in techniques.kernels() if name in (kernel.name, techniques.shown(kernel))

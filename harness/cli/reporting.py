@@ -30,7 +30,7 @@ from harness.machine.progress import Progress
 from harness.rows import results, tables
 
 if TYPE_CHECKING:
-    from harness.catalog.entries import Experiment
+    from harness.catalog.entries import NamedExperiment
     from harness.inspection.survey import Cell
     from harness.rows.reading import Hashes
     from harness.rows.reusable import ReusableRows
@@ -93,7 +93,7 @@ def leaving_a_site() -> Iterator[None]:
 
 
 def _work(
-    ladder: Experiment, names: Names, everything: bool, place: str, description: Row, hashes: Hashes
+    ladder: NamedExperiment, names: Names, everything: bool, place: str, description: Row, hashes: Hashes
 ) -> tuple[list[Row], int]:
     """The rows of a report, old ones that count among them, and how many of these there are."""
     from harness.inspection import survey
@@ -139,7 +139,7 @@ def _work(
     return [*read, *reused, *ran], len(reused) + len(read) - fresh
 
 
-def first_page(ladder: Experiment, description: Row, known: ReusableRows) -> list[Path]:
+def first_page(ladder: NamedExperiment, description: Row, known: ReusableRows) -> list[Path]:
     """Times what the first page's bars show, less libraries that compile themselves, and draws it; returns its path."""
     from harness.catalog import architectures
     from harness.catalog.cases import of_experiment
@@ -161,7 +161,7 @@ def first_page(ladder: Experiment, description: Row, known: ReusableRows) -> lis
     return drawn_first(["index.html"])
 
 
-def measured(experiment: Experiment, place: str, known: ReusableRows, **options: Any) -> list[Row]:
+def measured(experiment: NamedExperiment, place: str, known: ReusableRows, **options: Any) -> list[Row]:
     """Runs an experiment into a file of its own, but for what `known` rows say of it; returns the rows."""
     from harness.measure import runner
 

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalog import sources, techniques, tiles
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import NamedExperiment, Tile
 from harness.cli.options import (
     AsJson,
     Backends,
@@ -306,7 +306,8 @@ def time_twins(twins: Sequence[Twin], found: Sequence[str]) -> None:
     from harness.inspection import survey
     from harness.measure import runner
 
-    experiment = Experiment("versions", tuple(dict.fromkeys(twin.of for twin in twins)), (), (), one_group=True)
+    problems = tuple(dict.fromkeys(twin.of for twin in twins))
+    experiment = NamedExperiment(name="versions", problems=problems, backends=(), one_group=True)
     cases = [
         Case("versions", twin.technique, f"{twin.backend}@{version}", twin.of, Tile.parse(str(twin.tile)))
         for twin in twins

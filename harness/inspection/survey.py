@@ -11,7 +11,7 @@ from typing import Any
 from harness import build, operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case, at_reference_tiles, declined, source_sha256
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import NamedExperiment
 from harness.machine import processes
 from harness.machine.environment import scrub
 from harness.operators.protocol import Problem
@@ -24,7 +24,7 @@ MEASURED = "sm_90a"
 """The architecture of the recorded rows."""
 
 
-def survey(experiment: Experiment, everything: bool = False) -> list[Cell]:
+def survey(experiment: NamedExperiment, everything: bool = False) -> list[Cell]:
     """What a report shows: the first problem on the measured architecture; with `everything`, all problems there and
     the first on the other architectures too."""
     names, backends, problems = experiment.techniques, experiment.backends, experiment.problems

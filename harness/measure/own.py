@@ -9,7 +9,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import architectures, experiments, own, sources, techniques, tiles
 from harness.catalog.cases import Case
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import NamedExperiment, Tile
 from harness.machine import environment
 from harness.operators.protocol import Operator, Problem
 from harness.rows import fastest
@@ -70,7 +70,7 @@ def choose(things: Iterable[Callable[..., Any] | str], peers: Sequence[str], til
     return Chosen(tuple(kernels), tuple(names), tuple(libraries), tile=tile)
 
 
-def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]:
+def cases(experiment: NamedExperiment, chosen: Chosen, gpu: str | None) -> list[Case]:
     """Every kernel of `chosen` on every problem of the experiment, problem by problem. Rungs have the tile that was
     chosen for `gpu` (a slug), where one was, else their reference tile."""
     found = []
@@ -83,7 +83,7 @@ def cases(experiment: Experiment, chosen: Chosen, gpu: str | None) -> list[Case]
     return found
 
 
-def beside_the_best(experiment: Experiment, chosen: Chosen) -> list[Case]:
+def beside_the_best(experiment: NamedExperiment, chosen: Chosen) -> list[Case]:
     """`cases` on this machine's GPU; where no rung and no peer is named, beside the fastest recorded ones and the
     operator's default peers."""
     here = environment.describe()["gpu"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import operators
 from harness.catalog import architectures
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import NamedExperiment
 from harness.catalog.roofs import MATMUL, MATMUL_SIZE, WARPS, Roof
 from harness.machine import environment, processes
 from harness.machine.progress import Interrupts, Progress
@@ -30,7 +30,7 @@ ARCH = "sm_90a"
 Row = dict[str, Any]
 
 
-def run(experiment: Experiment, path: Path) -> list[Row]:
+def run(experiment: NamedExperiment, path: Path) -> list[Row]:
     """Measures `experiment.roofs` on the GPU here and returns the rows that it appended to `path`; where there is no
     such GPU, every row says why. Raises SystemExit after Ctrl-C (130) or SIGTERM (143)."""
     with results.Writer(path) as writer, Interrupts() as interrupts, Progress() as progress:
@@ -45,7 +45,7 @@ def run(experiment: Experiment, path: Path) -> list[Row]:
     return rows
 
 
-def about(experiment: Experiment, roof: Roof) -> Row:
+def about(experiment: NamedExperiment, roof: Roof) -> Row:
     return {
         "kind": "roof",
         "on": "gpu",

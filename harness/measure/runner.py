@@ -13,7 +13,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import techniques
 from harness.catalog.cases import Case, declined, of_experiment
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import NamedExperiment
 from harness.catalog.own import Kernel
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def run(
-    experiment: Experiment,
+    experiment: NamedExperiment,
     *,
     on: str = "gpu",
     path: Path,

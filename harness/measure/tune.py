@@ -21,7 +21,7 @@ from typing import Any
 from harness import operators
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.cases import Case, SameProgram, of_grids, origin, same_program
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import NamedExperiment, Tile
 from harness.measure import groups, runner
 from harness.measure.worker import Deadlines, Failed
 from harness.operators.protocol import Problem
@@ -51,7 +51,7 @@ def tune(
     **options: Any,
 ) -> None:
     """Writes a row of kind tune per tile to `path`, of which `select` makes a table. `options` go to runner.run."""
-    experiment = Experiment(
+    experiment = NamedExperiment(
         name="tune",
         problems=tuple(problems),
         techniques=tuple(names),

@@ -21,7 +21,7 @@ from harness import build
 from harness.build import instruction_order, machine_code, tritons
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case, of_experiment, of_grids
-from harness.catalog.entries import Experiment, Technique, Tile
+from harness.catalog.entries import NamedExperiment, Technique, Tile
 from harness.expressibility import programs
 from harness.expressibility.child import disassembled
 from harness.inspection import survey
@@ -135,7 +135,9 @@ def test_every_file_is_a_rung_and_is_its_series() -> None:
 
 def test_only_what_is_stated_is_asked_for() -> None:
     names, problem = ("scalar", "xor_swizzle"), SMALL[0]
-    experiment = Experiment(name="ladder", problems=(problem,), techniques=names, backends=techniques.SERIES, peers=())
+    experiment = NamedExperiment(
+        name="ladder", problems=(problem,), techniques=names, backends=techniques.SERIES, peers=()
+    )
     asked = [(case.technique, case.backend) for case in of_experiment(experiment)]
     assert ("xor_swizzle", "gluon") in asked
     assert ("scalar", "gluon") not in asked

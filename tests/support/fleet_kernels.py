@@ -20,7 +20,7 @@ import typer
 
 from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
-from harness.catalog.entries import Experiment, Technique, Tile
+from harness.catalog.entries import NamedExperiment, Technique, Tile
 from harness.measure import fleet, runner
 from harness.measure.worker import Deadlines
 from harness.operators.attention.problem import Problem
@@ -39,18 +39,17 @@ ENDS = ({"right": "passed", "segfaults": "crashed"}, {"right": "passed", "sleeps
 """Of kernels that end themselves at most, on the first two problems: the status of each."""
 
 
-def experiment() -> Experiment:
+def experiment() -> NamedExperiment:
     names = ("right", "segfaults", "sleeps", "kills_once")
     fakes = [Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names]
     techniques.TECHNIQUES = (*(each for each in techniques.TECHNIQUES if each.idea != "a fake"), *fakes)
     cells = [(problem, name, TILE) for problem, ends in zip(PROBLEMS, ENDS, strict=False) for name in ends]
     cells += [(PROBLEMS[2], "right", TILE), (PROBLEMS[2], "kills_once", TILE)]
-    return Experiment(
-        "fakes",
-        PROBLEMS,
-        (),
-        ("cuda",),
-        (),
+    return NamedExperiment(
+        name="fakes",
+        problems=PROBLEMS,
+        backends=("cuda",),
+        peers=(),
         modes=(),
         distributions=("normal",),
         cells=tuple(cells),

@@ -45,6 +45,13 @@ def test_the_grid_has_the_kernels_that_can_be_faster_than_the_flagships_twins() 
     ]
 
 
+def test_an_experiment_has_no_name_until_it_is_loaded_by_it() -> None:
+    """An empty name would match no row, and whoever looks for rows of the experiment would find nothing wrong."""
+    with pytest.raises(AttributeError, match="no attribute 'name'"):
+        of_experiment(random_problems.EXPERIMENT)
+    assert experiments.load("attention/random_problems").name == "random_problems"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h200", None])
 def test_an_experiment_of_gates_checks_every_twin_that_takes_the_problem_at_some_tile(gpu: str | None) -> None:
@@ -117,7 +124,7 @@ def test_random_problems_are_of_every_kind() -> None:
 
 def test_random_problems_have_ragged_tails_rows_without_a_key_and_blocks_with_several_tiles() -> None:
     """Of the flagship, which takes all of them, on an H200; decode's takes those of few queries."""
-    every = of_experiment(random_problems.EXPERIMENT, "h200")
+    every = of_experiment(experiments.load("attention/random_problems"), "h200")
     assert not any(declined(case) for case in every)
     decode = [case for case in every if case.technique == "flagship_decode"]
     assert [case.problem for case in decode] == list(random_problems.FEW)

@@ -25,7 +25,7 @@ from harness import cli, operators
 from harness.build import Case
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.entries import Experiment
+from harness.catalog.entries import NamedExperiment
 from harness.cli import options, output
 from harness.inspection import survey
 from harness.machine import environment
@@ -52,7 +52,7 @@ NAMES = [technique.name for technique in techniques.TECHNIQUES]
 PROBLEM = options.load_experiment("attention/ladder").problems[0]
 GATE = {"kind": "gate", "technique": "scalar", "backend": "cuda", "problem": PROBLEM.to_dict()}
 TILE = {"block_m": 64, "block_n": 64, "stages": 1, "warps": 4}
-Ran = list[tuple[Experiment, dict[str, Any]]]
+Ran = list[tuple[NamedExperiment, dict[str, Any]]]
 
 
 @pytest.fixture

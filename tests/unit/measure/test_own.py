@@ -13,7 +13,7 @@ import torch
 from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
-from harness.catalog.entries import Experiment, Tile
+from harness.catalog.entries import NamedExperiment, Tile
 from harness.measure import arenas, groups, runner, session
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
@@ -27,7 +27,7 @@ from tests.support.row_file import GATE
 
 FILE = Path(own_kernels.__file__)
 PROBLEM = Problem(1, 2, 1, 64, 128, 64, "fp16", True)
-EXPERIMENT = Experiment("bench", (PROBLEM,), (), peers=(), distributions=("normal",), padded=True)
+EXPERIMENT = NamedExperiment(name="bench", problems=(PROBLEM,), peers=(), distributions=("normal",), padded=True)
 ENDS = {
     "attend": ("passed", None),
     "output_alone": ("passed", None),

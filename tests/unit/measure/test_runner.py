@@ -23,7 +23,7 @@ import pytest
 from harness.build import Case
 from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
-from harness.catalog.entries import Experiment, Technique, Tile
+from harness.catalog.entries import NamedExperiment, Technique, Tile
 from harness.machine import environment
 from harness.measure import groups, process, runner, session, sharing, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
@@ -94,12 +94,12 @@ def fakes() -> Iterator[None]:
         yield
 
 
-def experiment(*names: str, **fields: object) -> Experiment:
+def experiment(*names: str, **fields: object) -> NamedExperiment:
     defaults = {"backends": ("cuda",), "peers": (), "distributions": ("normal",)}
-    return Experiment("fakes", (PROBLEM,), names, **{**defaults, **fields})
+    return NamedExperiment(name="fakes", problems=(PROBLEM,), techniques=names, **{**defaults, **fields})
 
 
-def run(path: Path, what: Experiment, *, processes: bool = False, **options: object) -> list[dict]:
+def run(path: Path, what: NamedExperiment, *, processes: bool = False, **options: object) -> list[dict]:
     """`processes`: kernels run in processes of their own, as ever; those that may end them need that."""
     defaults = {
         "on": "cpu",

@@ -5,6 +5,6 @@ from harness.operators.softmax.operator import Problem
 from harness.catalog.entries import Experiment
 
 EXPERIMENT = Experiment(
-    "correctness", (Problem(64, 96), Problem(65, 33)), ("online",), ("cuda", "triton"), peers=(), modes=()
+    (Problem(64, 96), Problem(65, 33)), techniques=("online",), backends=("cuda", "triton"), peers=(), modes=()
 )
 WITHOUT_GPU = EXPERIMENT
