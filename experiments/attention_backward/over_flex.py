@@ -1,7 +1,7 @@
 """Is core Triton's backward pass of attention faster than FlexAttention's, which Inductor writes in Triton too?
 
 Core Triton's flagship, with seven products, and longest_first, with five, run against FlexAttention at both head sizes,
-full and causal. paired_tiles, and the flagship with head_dim 64, have tiles of which two programs fit a multiprocessor.
+full and causal. loads_first, and the flagship with head_dim 64, have tiles of which two programs fit a multiprocessor.
 FlexAttention is compiled for each problem anew, and tries its tiles.
 """
 
@@ -25,8 +25,8 @@ EXPERIMENT = Experiment(
     cells=tuple(
         (problem, name, Tile(8192 // problem.head_dim, 64, 1, 4), "triton")
         for problem in PROBLEMS
-        for name in ("flagship", "paired_tiles")
-        if name == "paired_tiles" or problem.head_dim == 64
+        for name in ("flagship", "loads_first")
+        if name == "loads_first" or problem.head_dim == 64
     ),
     peers=("sdpa_cudnn", "flex"),
     tiles=("chosen",),

@@ -21,6 +21,7 @@ THEMES = {
         "longest_first": "Longest rows first",
         "descending": "Queries from the last on",
         "next_tile": "The next tile early",
+        "loads_first": "Loads before products",
         "paired_tiles": "Two tiles a multiprocessor",
         "early_launch": "Kernels overlap",
     },

@@ -208,6 +208,17 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
+        "loads_first",
+        "hopper",
+        "a step asks for all of its tiles before its first product, so that no wait stands between the products",
+        builds_on=("next_tile",),
+        builds_on_in={"triton": "deterministic"},
+        mma="wgmma",
+        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
+    Technique(
         "flagship",
         "hopper",
         "a schedule for each problem: tiles of keys that would fill no round of the GPU are shared by blocks",
