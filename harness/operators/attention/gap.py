@@ -67,16 +67,17 @@ class Term:
     Two prices, either of which may be missing; the term is their mean:
     `leave_out`: an ablation; the price is the flagship over it. `step`: (kernel with the technique, kernel without);
     "triton" is the best core Triton kernel, "triton, shared" the same assembled by nvcc's ptxas. A step from another
-    tile (`at`) to the flagship counts as leaving out.
+    tile (`at`) to the flagship counts as leaving out. If at_their_tiles lacks such a kernel on a problem, the
+    problem lacks the term.
 
     What bears out the cause: `proofs`, names of proofs in claims/; `orders`, kernels (backend, technique) whose main
     loops show it in machine code; `ttgir`, operations of the best program of the language in the order of its TTGIR
     (core Triton's at the tile TRITONS, Gluon's at SQUARE), and `so` what follows from them; `serialized`, an ablation
     that ptxas cannot compile without serializing its wgmma, so that nothing is left out.
 
-    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. A problem has the term if
-        at_their_tiles has its kernels at other tiles.
-    instead_of: a term that this one and others replace together, where all of them were timed; elsewhere it has them.
+    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added.
+    instead_of: a term of several changes. The terms that name it have one change each; they replace it if all of their
+        kernels were timed, else it stands alone.
     own, limited: where the language's best kernel has the technique too: the kernels with and without it in that
         language, and two of CUDA. The gain of the first of these over the second is taken out of the term.
     of_tile: the term is about the tile of Gluon's or TLX's kernel. It exists where that tile has the shape of SQUARE
@@ -147,7 +148,7 @@ TERMS = (
         "language",
         step=(FLAGSHIP, at(FLAGSHIP, SQUARE)),
         proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
-        part_of="large_block",
+        part_of="one_block",
     ),
     Term(
         "third_warpgroup",
@@ -465,8 +466,7 @@ def at_their_tiles(problem: Problem) -> tuple[tuple[str, Tile] | tuple[str, Tile
 
 
 def kernels() -> tuple[str, ...]:
-    """The CUDA kernels that the terms name, what leaves out before steps; not the vocabulary, which has tiles of its
-    own."""
+    """The CUDA kernels that the terms name, those of `leave_out` first; not VOCABULARY, which has a tile of its own."""
     names = {term.leave_out for way in WAYS.values() for term in way}
     ablations = [one.name for one in ABLATIONS if one.name in names]
     ends = [end for term in TERMS if not term.part_of for end in term.step or ()]

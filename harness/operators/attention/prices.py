@@ -7,7 +7,7 @@ adds up.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.catalog import techniques
@@ -80,10 +80,16 @@ def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[
     """The terms of a way that the flagship has on this problem. `rows`: kernel -> its timing, with `maxima` in the main
     loop where that is known."""
     found = list(filter(None, (_price(term, problem, tile, start, rows) for term in WAYS[start])))
-    steps = [price for price in found if price.term.instead_of]
-    are_timed = all(set(price.weights) <= set(rows) for price in steps)
-    replaced = {price.term.instead_of if are_timed else price.term.name for price in steps}
-    return [price for price in found if price.term.name not in replaced]
+    steps = {price.term.name: price.term.instead_of for price in found if price.term.instead_of}
+    if all(set(price.weights) <= set(rows) for price in found if price.term.name in steps):
+        return [price for price in found if price.term.name not in steps.values()]
+    return [_within(price, steps) for price in found if price.term.name not in steps]
+
+
+def _within(price: Price, wholes: Mapping[str, str]) -> Price:
+    """A part of a step that was not timed is a part of the whole."""
+    part_of = price.term.part_of
+    return replace(price, term=replace(price.term, part_of=wholes[part_of])) if part_of in wholes else price
 
 
 def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> Price | None:

@@ -94,7 +94,10 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     data, found = ledger.found(of.fresh_first)
     ways = [one.from_(start) for one in found]
     sizes = [
-        (one.problem, line.size, *ledger.gains(one, term)) for one in ways for line in one.lines if line.term == term
+        (one.problem, line.size, *ledger.gains(one, term))
+        for one in ways
+        for line in one.lines
+        if line.term.name == term.name
     ]
     orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
     return {

@@ -249,6 +249,7 @@ def test_steps_that_were_not_all_timed_are_one_term_without_a_cause(lacking: str
     assert not {*steps} & {*sizes(found)}
     assert sizes(found)["large_block"] == pytest.approx(sum(whole.get(name, 0.0) for name in steps), abs=0.004)
     assert line(found, "large_block").cause == "unexplained"
+    assert (line(one(), "own_tile").term.part_of, line(found, "own_tile").term.part_of) == ("one_block", "large_block")
     assert not [term.why for term in found.lines if term.why]
 
 
