@@ -95,9 +95,7 @@ class Stopwatch(timing.CudaStopwatch):
         """The outputs among what was received. Raises RuntimeError, ValueError for strides that reach beyond it."""
         found, begin = {}, 0
         for steps, (name, spec) in zip(strides, self._specs.items(), strict=True):
-            if steps is None and not spec.optional:
-                found[name] = torch.full(spec.shape, torch.nan)
-            elif steps is not None:
+            if steps is not None:
                 values = torch.frombuffer(received, dtype=arenas.DTYPES[spec.dtype], offset=begin)
                 out = values.as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
@@ -117,6 +115,8 @@ class Stopwatch(timing.CudaStopwatch):
 
     def _wrong(self, label: str) -> Failure | None:
         for shift, kept in self.kept[label].values():
+            if missing := [name for name, spec in self._specs.items() if not (spec.optional or name in kept)]:
+                return "wrong", "unwritten", f"timed output: {', '.join(missing)} was not returned"
             arenas.roll(self._dense, self._bases, shift)
             expected = self._operator.exact(self.problem, replace(self._sample, tensors=self._inputs.tensors))
             outputs = {name: out.to(self.device) for name, out in kept.items()}

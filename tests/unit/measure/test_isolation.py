@@ -60,6 +60,7 @@ TIMED = {
     "finishes_after_the_clock": ("wrong", "max_error", "timed output: O is off by"),
     "repairs_what_is_kept": ("wrong", "max_error", "timed output: O is off by"),
     "works_between_calls": ("wrong", ANY, "O is off by"),
+    "hands_nothing_back": ("wrong", "unwritten", "timed output: o was not returned"),
     "replays": ("wrong", "kept_results", "bit by bit that of other inputs"),
 }
 """Trick -> status, check, and words of the reason."""
