@@ -70,8 +70,8 @@ def build_cuda(case: Case, arch: str, *, inline: bool | None = None, packed: boo
 
 
 def build_alone(kernel: str, defines: Mapping[str, int], arch: str) -> Any:
-    """`build.Built` of a kernel that is no rung, by nvcc: load_inline would import torch in a process of its own.
-    Raises CompileError, where there is no compiler too."""
+    """`build.Built` of a kernel that is no rung, by nvcc alone: load_inline would start a process that imports torch.
+    Raises CompileError, also without a compiler."""
     from cuda_kernels import build
     from cuda_kernels.toolchain import ToolchainError
 

@@ -42,7 +42,7 @@ class Device:
             return None
 
     def watts(self, question: str) -> float | None:
-        """Of "PowerUsage", what the card draws now, or of "EnforcedPowerLimit"."""
+        """Watts of "PowerUsage", the present draw, or of "EnforcedPowerLimit"; None where it is unknown."""
         milliwatts = self.ask(question)
         return None if milliwatts is None else milliwatts / 1000
 

@@ -27,10 +27,9 @@ class Kernels(process.Process):
         self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
         torch.zeros(1, device=self._device)  # a GPU has a context from now on
-        stream = (
-            torch.cuda.current_stream().cuda_stream if self._device == "cuda" else 0
-        )  # whatever a kernel sets later
         if loop:
+            # All calls use the stream that is current now, whatever a kernel sets later.
+            stream = torch.cuda.current_stream().cuda_stream if self._device == "cuda" else 0
             ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
             self._loop = ctypes.CDLL(loop)
             self._native("open", int(channel), stream)

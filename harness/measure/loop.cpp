@@ -75,8 +75,8 @@ void *stream, *function;
 std::vector<void*> events;
 size_t recorded;               // of `events`, in this batch: one before the first call, and two of each call
 uint64_t words, end;           // memory that is flushed
-std::vector<uint64_t> inputs;  // as `loop_memory` is told
-size_t width;                  // numbers of each of them
+std::vector<uint64_t> inputs;  // the table of `loop_memory`
+size_t width;                  // its numbers for an input
 char* kept;                    // outputs that the verifier keeps, where no line of Python can write
 uint64_t filled;               // bytes of it
 
@@ -103,8 +103,8 @@ EXPORT void loop_open(uint64_t socket, void* of_calls) {
   must(cuModuleGetFunction(&function, module, "flush"));
 }
 
-// `table` of `count` numbers, `of_each` for an input: its bytes, where its base lies, and where its copies lie. Outputs
-// that are kept have `room` bytes.
+// `table` of `count` numbers, `of_each` for an input: its bytes, and the addresses of its base and of each copy. `room`:
+// bytes for the outputs that are kept.
 EXPORT void loop_memory(uint64_t flushed, uint64_t bytes, uint64_t of_each, uint64_t count, const uint64_t* table,
                         uint64_t room) {
   words = flushed, end = flushed + bytes, width = of_each;

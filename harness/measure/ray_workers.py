@@ -96,7 +96,7 @@ class Commands:
 
 
 class RayWorker:
-    """One GPU, which may be on another node. What it is asked raises Lost."""
+    """One GPU, which may be on another node. Its methods raise Lost when it is gone."""
 
     def __init__(self, actor: Any) -> None:
         self.code = ""

@@ -391,8 +391,8 @@ class Run:
         ask: Callable[[Mapping[str, Case]], dict[str, Row]],
         write: Callable[[Case, Row], None],
     ) -> dict[str, Row]:
-        """A worker's answer about members of a group, by label; none after Ctrl-C. A case that ends the worker loses
-        its place in `members`, and the others are asked for again."""
+        """A worker's answer about the members of a group, by label; empty after Ctrl-C and without members. A case that
+        ends the worker gets its row and leaves `members`, and the others are asked for again."""
         while members:
             labels = {str(case): case for case in members}
             try:

@@ -274,8 +274,9 @@ class Service(Process):
 
 @dataclass(frozen=True)
 class _Group:
-    """What is timed together: label -> its call, None where another process makes it; what is wrong with outputs, told
-    by the medians in milliseconds; the inputs, where they are here."""
+    """Cases that are timed together. `calls`: label -> its call, None where another process makes it. `failures` takes
+    the median milliseconds by label, and yields labels and what is wrong with them. `inputs`: those of calls made here.
+    """
 
     calls: Mapping[str, Any]
     stopwatch: Any

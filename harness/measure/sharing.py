@@ -30,7 +30,7 @@ def busy_processes(count: int) -> Iterator[int]:
 
 
 def multiply(batches: float) -> None:
-    """Multiplies bf16 matrices (SIZE, SIZE), so often that the GPU never waits for the host."""
+    """Multiplies bf16 matrices (SIZE, SIZE), 20 times a batch: the GPU never waits for the host."""
     import torch
 
     processes.die_with_parent()

@@ -104,8 +104,8 @@ class Stopwatch(timing.CudaStopwatch):
         return found
 
     def failures(self, milliseconds: Mapping[str, float]) -> Iterator[tuple[str, Failure]]:
-        """What is wrong with what was timed, by label; `milliseconds` has the medians. The user's kernels answer for
-        the process: for the flush, and for the clock."""
+        """Labels and what is wrong with them; `milliseconds` has the medians. A fault of the process, in the flush or
+        the clock, is that of the user's kernels."""
         flushed = are_flushed(self._words, self._flushes, self.device)
         for label, case in self._cases.items():
             if case.kernel and not flushed:

@@ -106,7 +106,7 @@ class Worker:
     """A Python process with `environment` set before it imports anything.
 
     `loader` is a module with `load(case, on)`, such as harness.build; `log` is appended to; `told` hears which case
-    is at which stage. Nobody waits for its start before the first call.
+    is at which stage. The first call waits until it has started.
     """
 
     MODULE = "harness.measure.service"
@@ -155,7 +155,7 @@ class Worker:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Runs a method of the process. Raises Failed: the process is gone then, unless the failure was HARMLESS or
-        elsewhere. Raises RuntimeError when it has not started: that is nobody's kernel."""
+        elsewhere. Raises RuntimeError when it does not start, which is no kernel's fault."""
         try:
             if self._begin is not None:
                 begin, self._begin = self._begin, None
@@ -288,7 +288,8 @@ class Isolation(Worker):
             super().__init__({}, *worker, extra=(*map(str, shared), str(loop or "")), descriptors=shared)
 
     def _hears(self, seconds: float) -> bool:
-        """Takes what the timing loop sends, which waits until it is read. A word comes behind what it tells of."""
+        """Also reads what the timing loop sends, which blocks until it is read: the loop has sent all of a batch before
+        the process answers."""
         heard = self._connection in wait([self._connection, self.channel], seconds)
         while wait([self.channel], 0) and (part := self.channel.recv(2**20)):
             self.sent += part
