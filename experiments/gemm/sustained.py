@@ -1,7 +1,7 @@
 """How fast are matrix products under load, where the power limit lowers the clock?
 
 The shapes of grid that keep a GPU busy for longest, run with each kernel launched without pause until its time
-is stable. Each kernel takes seconds, so that all of a problem are one group.
+is stable. That takes seconds a kernel, so each problem is one group: several would time the libraries again.
 """
 
 import sys

@@ -42,7 +42,7 @@ def put(path: Path, content: bytes) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time between reading files below the folder, which is made, and replacing them."""
+    """Lets one process at a time read files below the folder and replace them. Makes the folder where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -85,7 +85,8 @@ def anchors() -> tuple[str, ...]:
 
 
 def root(name: str) -> Path:
-    """The folder that holds cuda_kernels/<name> and triton_kernels/<name>."""
+    """The folder that holds cuda_kernels/<name> and triton_kernels/<name>: the checkout, unless the operator was
+    registered."""
     return _roots.get(name, ROOT)
 
 

@@ -31,6 +31,7 @@ class Problem(Protocol):
 
     operator: ClassVar[str]
     example: ClassVar[str]
+    """A slug, for messages."""
     tile_field: ClassVar[str]
     """The field on which the reference tile depends."""
 
@@ -236,7 +237,8 @@ def of_modules(package: str, **others: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator. Names of techniques, peers and experiments are unique inside it: operator/name."""
+    """One operator. Names of techniques, peers and experiments are unique inside it, and in the project as
+    operator/name."""
 
     name: str
     title: str
@@ -261,9 +263,11 @@ class Operator:
     exact: Callable[[Any, Sample], Any]
     """(problem, sample) -> its Expected."""
     compare: Callable[..., Verdict]
-    """(outputs, expected, *, peer=False). A peer's roundings may be those of plain PyTorch."""
+    """(outputs, expected, *, peer=False). An optional output may be missing. A peer's roundings may be those of plain
+    PyTorch."""
     validate: Callable[..., None]
-    """(problem, tensors, scalars, *, technique, capability). Raises TypeError and ValueError."""
+    """(problem, tensors, scalars, *, technique, capability). Raises TypeError or ValueError for what no kernel
+    takes."""
 
     defines: Callable[..., dict[str, int]]
     """(problem, tile, *, constant_strides) -> the compile-time constants of a CUDA kernel."""

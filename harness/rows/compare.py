@@ -231,7 +231,8 @@ def main(
     techniques: Collection[str] = (),
     console: Console | None = None,
 ) -> int:
-    """Compares two files or folders of rows, prints a table or JSON, returns `exit_code`, or 2 if refused."""
+    """Compares two files or folders of rows, prints a table or JSON, returns `exit_code`, or 2 if refused. `records`
+    is the folder of recorded rows."""
     console = console or Console()
     try:
         sides = _read("BASE", base), _read("NEW", new)

@@ -98,7 +98,8 @@ def _kernels() -> dict[tuple[str, str], list[Kernel]]:
 
 
 def vouches(row: Mapping[str, Any], twin: tuple[str, str], now: str | None, tile: str) -> bool:
-    """Whether a row of another source measured the program of the source `now`. `twin`: (technique, backend)."""
+    """Whether a row of another source measured the program of the source `now`. `twin` is (technique, backend) as
+    in a Key, `tile` a slug."""
     sass, then = (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256"), row.get("source_sha256")
     if not (sass and then and now):
         return False

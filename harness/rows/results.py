@@ -294,7 +294,7 @@ class TooLong(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """The object of one line from a stranger. Raises ValueError."""
+    """The object of one line from a stranger. Raises ValueError if it is none, is too long or repeats a key."""
     row = _parsed(line, once=True)
     if not isinstance(row, dict):
         raise ValueError(f"row: got {line[:40].decode(errors='replace')!r}, expected an object")

@@ -30,7 +30,8 @@ GAP_EXPLAINED = "gap_explained"
 """How the names of entries end that are no ratios: the share of a gap that has a cause (rows/ledger.py)."""
 ALL_BOARDS = "all boards"
 AMONG_THE_BEST = 0.95
-"""A final group counts if its kernels reach this share of the fastest with the same instructions."""
+"""A final group counts if its kernels reach this share of the fastest with the same instructions: other runs
+and boards differ by less."""
 FAILURES = ("wrong", "cuda_error", "crashed")
 """Statuses of a gate that a kernel fails, not the machine or a limit."""
 COLUMNS = (

@@ -19,7 +19,8 @@ on an H100 and an H200 (tests/unit/attention/test_waves.py compares them)."""
 LAUNCH = 7.5
 """Microseconds of a launch, up to the first product and after the last."""
 DEALT = 16
-"""Tiles for each multiprocessor up to which they are dealt out one by one, in a millisecond; more of them fill gaps."""
+"""Up to so many tiles of queries for each multiprocessor are dealt out one by one, which takes a millisecond of Python.
+More tiles fill the gaps that their order leaves."""
 
 
 def fastest(problem: Problem, multiprocessors: int) -> Tile:

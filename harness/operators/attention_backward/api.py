@@ -131,7 +131,8 @@ def gradients(
     d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, scale: float | None,
     deterministic: bool,
 ) -> Gradients:  # fmt: skip
-    """dq, dk and dv of a call of `flash_attention` that gave o and lse, in the storage order of q, k and v."""
+    """dq, dk and dv of a call of `flash_attention` that gave o and lse, in the storage order of q, k and v. Raises what
+    `launch` raises."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not (q.numel() and k.numel()):
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)

@@ -19,6 +19,7 @@ def validate(
     technique: Technique | None = None,
     capability: tuple[int, int] | None = None,
 ) -> None:
+    """Returns when every kernel takes these tensors; the first one that none takes raises TypeError or ValueError."""
     specs = {**input_specs(problem), **output_specs(problem)}
     if tensors.keys() != specs.keys():
         raise ValueError(f"tensors: got {', '.join(tensors)}, expected {', '.join(specs)} for {problem.slug}")
