@@ -52,6 +52,7 @@ def test_no_kernel_is_no_list_of_kernels() -> None:
         (b"a = 1\n", r"h200.toml: a: got 1, expected block_m"),
         (b"[a]\ncuda = 1\n", r"h200.toml: a.cuda: got 1, expected block_m"),
         (b"[a.cuda]\nd64 = 3\n", r"h200.toml: a.cuda.d64: got 3, expected block_m"),
+        (b'[a.cuda]\nd64 = { block_m = 0, block_n = 64, tried = 1, run = "r" }\n', r"a.cuda.d64: .*block_m"),
         (f"[a.cuda]\nd64 = {{ {ENTRY} }}\n".encode(), r"a.cuda.d64: got .*tried"),
         (f"[a.cuda]\nd64 = {{ {ENTRY}, tried = true }}\n".encode(), r"tried: got True, expected a positive integer"),
         (f"[a.cuda]\nd64 = {{ {ENTRY}, tried = 1, colour = 2 }}\n".encode(), r"a.cuda.d64: got .*colour"),

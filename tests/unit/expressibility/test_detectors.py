@@ -116,6 +116,11 @@ def bulk_load(modifier: str = "") -> str:
 @pytest.mark.parametrize(
     ("detector", "having", "lacking"),
     [
+        (
+            Detector("sass", r"HGMMA WAIT(?: MUFU\.EX2)+ BRA", in_loop=True, order=r"HGMMA|WAIT|MUFU\.EX2|\bBRA\b"),
+            rotated("HGMMA R4", "WAIT gsb0", "MUFU.EX2 R1"),
+            rotated("WAIT gsb0", "HGMMA R4", "MUFU.EX2 R1"),
+        ),
         (ladders.USED_TWICE, lines(MMA.format(5, 6), MMA.format(5, 6)), lines(MMA.format(5, 6), MMA.format(7, 8))),
         (
             replace(ladders.READ_AHEAD, least=1),
@@ -194,6 +199,7 @@ def bulk_load(modifier: str = "") -> str:
         (plain.BRANCH, "@%p1 bra $L1;", "bra.uni $L1;"),
         (plain.PRODUCTS, "HMMA.16816.F32", "HFMA2.MMA R1"),
         (beyond.RELEASED, "red.release.gpu.add; atom.acquire.gpu.cas", "red.relaxed.gpu.add; atom.acquire.gpu.cas"),
+        (backward.ROLES, "shared 8192\nwarps 12", "shared 8192\nwarps 4"),
         (backward.IN_TURN, lines(ACQUIRE, ADD, RELEASE), lines(ACQUIRE, RELEASE, ADD)),
         (
             backward.STRAIGHT_FROM_EXP2,
