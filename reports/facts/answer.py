@@ -60,7 +60,7 @@ class Bar:
     faster_before: float | None = None
     """TFLOPS of an earlier version of some kernel, where that is faster than this one and was not timed since."""
     paired: float | None = None
-    """TFLOPS by its share of the fastest bar of its panel; None where that is not known."""
+    """TFLOPS: its share of the fastest bar of its panel, times that bar's speed; None where no share is known."""
 
     @property
     def is_library(self) -> bool:
@@ -68,8 +68,13 @@ class Bar:
 
     @property
     def tflops(self) -> float | None:
-        """By its share: its own processes can have run at another clock than those of the fastest bar."""
-        return self.paired or (self.point.tflops if self.point.counts else None)
+        """`paired` where it is known: its own processes may have run at another clock than the fastest bar's."""
+        return self.paired or self.own_tflops
+
+    @property
+    def own_tflops(self) -> float | None:
+        """The mean over its own processes."""
+        return self.point.tflops if self.point.counts else None
 
     @property
     def best(self) -> float | None:
@@ -162,14 +167,17 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
 
 
 def _ranked(data: Dataset, panel: list[Bar]) -> list[Bar]:
-    """The bars of a panel by their shares of its fastest, the fastest first."""
+    """The bars of a panel, the fastest first, each with the speed that its share of the fastest gives."""
     best = max(panel, key=_of_any_version)
-    shares = [data.ratio(bar.point, best.point) if best.best else None for bar in panel]
-    bars = [
-        replace(bar, paired=share.value * best.best) if share and best.best else bar
-        for bar, share in zip(panel, shares, strict=True)
-    ]
-    return sorted(bars, key=lambda bar: -(bar.tflops or bar.earlier or 0))
+    if best.best:  # where both were timed together another bar may be ahead
+        shares = [data.ratio(bar.point, best.point) for bar in panel]
+        best = max(zip(panel, shares, strict=True), key=lambda pair: pair[1].value if pair[1] else 0)[0]
+    if top := best.best:
+        shares = [data.ratio(bar.point, best.point) for bar in panel]
+        panel = [
+            replace(bar, paired=share.value * top) if share else bar for bar, share in zip(panel, shares, strict=True)
+        ]
+    return sorted(panel, key=lambda bar: -(bar.tflops or bar.earlier or 0))
 
 
 def _fastest(points: Iterable[Point]) -> Point:
@@ -329,7 +337,7 @@ def certainty(shares: Mapping[str, Gain]) -> str:
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest of each language, and as "library" that beside CUDA."""
+    """Every problem of an experiment, with the fastest of each language, and as "library" the fastest beside CUDA."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {

@@ -117,13 +117,15 @@ class Comparison:
 
 
 def clone(checkout: Path) -> str:
-    """git clone URL && cd NAME, without a password; empty where the checkout is of no http(s) or ssh address."""
-    asked = ["git", "-C", str(checkout), "config", "--get", "remote.origin.url"]
-    try:
-        url = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout.strip()
-    except OSError:
+    """git clone URL && cd NAME, without a password; empty unless the checkout has an origin by http(s) or ssh."""
+    if not (checkout / ".git").exists():  # git would ask a repository around it
         return ""
-    if not (checkout / ".git").exists() or not (found := ADDRESS.fullmatch(url)):
+    try:
+        asked = ["git", "-C", str(checkout), "config", "--get", "remote.origin.url"]
+        url = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if not (found := ADDRESS.fullmatch(url)):
         return ""
     begins, user, rest = found.groups()
     of_user = f"{user}@" if user and not begins.startswith("http") else ""
@@ -143,7 +145,13 @@ def shown(
     found, a file each. `runs`: what it measures -> experiment."""
     stem, command = downloads.stem(data, "bars"), bench(found)
     table = [
-        {"panel": bar.panel, "kernel": bar.label, "tflops": bar.tflops, **downloads.about(bar.point.row)}
+        {
+            "panel": bar.panel,
+            "kernel": bar.label,
+            "tflops": bar.tflops,
+            "own_tflops": bar.own_tflops,
+            **downloads.about(bar.point.row),
+        }
         for bar in found.bars
     ]
     files = [downloads.Download(f"answer-{stem}", table, found.rows)]

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from harness.inspection import hardware_counters
 from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import cell, slug, tflops
-from reports.data.dataset import Dataset, Ratio
+from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import cell_title, score_title
 from reports.draw import figures
 from reports.facts import answer as facts
@@ -276,6 +277,23 @@ def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.An
     assert more.share(more.of("wgmma")[0]).value == 1  # type: ignore[union-attr]
     ranked = [bar.tflops or 0 for bar in more.of("wgmma")]
     assert ranked == sorted(ranked, reverse=True)
+
+
+def test_bars_are_as_long_as_their_shares_where_pairs_and_means_name_another_fastest() -> None:
+    """gluon's mean is below cuda's, but it is ahead in the processes that timed both."""
+    paired = {"cuda gluon": 0.99, "gluon cuda": 1 / 0.99, "triton cuda": 0.9, "triton gluon": 0.95}
+    names = {name: Point("measured", mean=mean) for name, mean in {"cuda": 800, "gluon": 799, "triton": 750}.items()}
+
+    def ratio(ours: Point, theirs: Point) -> Ratio | None:
+        pair = (next(name for name, point in names.items() if point is one) for one in (ours, theirs))
+        value = 1.0 if ours is theirs else paired[" ".join(pair)]
+        return Ratio(value, value, value, 3, linked=False)
+
+    data: Any = SimpleNamespace(ratio=ratio)
+    ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in names.items()])
+    assert [bar.backend for bar in ranked] == ["gluon", "cuda", "triton"]
+    assert [bar.tflops for bar in ranked] == pytest.approx([799, 0.99 * 799, 0.95 * 799])
+    assert [bar.own_tflops for bar in ranked] == [799, 800, 750]
 
 
 def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:
