@@ -13,7 +13,7 @@ HEADING, LIMIT, GAP, FOOT = 24, 16, 8, 28
 WIDE, NARROW = 520, 358
 """Widths in pixels: beside the table, on a phone."""
 LEFT, RIGHT, COLUMN, NUMBER = 130, 44, 40, 38
-"""Pixels for the labels, for the column of shares, on a phone for that of the speeds, for a speed beside its bar."""
+"""Pixels of the labels, of the column of shares, of the column of speeds on a phone, of a speed beside its bar."""
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
@@ -108,7 +108,7 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
 
 
 def _speed(axes: Axes, bar: Bar, limit: float | None, end: tuple[float, float], pixel: float, *, narrow: bool) -> None:
-    """Beyond the bar, or in it where the line of the limit is there. `end`: the right end of the bar's line."""
+    """Right of the bar, or in it where the limit's line would cross the number. `end`: the right end of its row."""
     tflops = bar.tflops or 0
     if narrow:
         place, offset, color = end, COLUMN, INK

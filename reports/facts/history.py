@@ -19,7 +19,7 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Moment:
-    """One run. `value`: over the anchor; `source`: its hash; `current`: whether that is today's."""
+    """One run. `value`: speed over the anchor's; `source`: hash of the kernel's source; `current`: today's source."""
 
     rows: Sequence[Row]
     time: str

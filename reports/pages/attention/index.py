@@ -31,8 +31,8 @@ LEGEND = {
     "inexpressible": "impossible",
 }
 
-PIECES = {("wide_tile", "gluon"): "in pieces", ("wide_tile", "triton"): "keys alone"}
-"""(technique, language) -> how an author controls it who cannot say it as it is."""
+PIECES = {("wide_tile", "gluon"): "in pieces", ("wide_tile", "triton"): "for keys only"}
+"""(technique, language) -> which part of it there is, where the language cannot say all of it."""
 ABOUT_EQUAL = 0.9
 """Of the most, from which on the next reason to wait is told with it."""
 
