@@ -63,6 +63,7 @@ def name(version: str, dialect: str = "triton") -> str:
 
 
 def megabytes(version: str, dialect: str = "triton") -> int | None:
+    """Size on disk; None if unknown."""
     return MEGABYTES.get(dialect if dialect in RIVALS else version)
 
 

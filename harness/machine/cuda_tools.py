@@ -23,6 +23,7 @@ def locate(name: str) -> Path | None:
 
 
 def find(name: str) -> Path:
+    """What `locate` finds. Raises FileNotFoundError, with the way to get the tool."""
     if found := locate(name):
         return found
     raise FileNotFoundError(
