@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import pytest
+
 from cuda_kernels.cpu_library import Library
 from harness.catalog import techniques
 from harness.measure import gate
-from tests.support import chosen, cpu_run, proven, together
+from tests.support import cpu_run, together
 
 Table = Mapping[tuple[str, str | None], Sequence[tuple[Any, ...]]]
 """(technique, file of its operator's folder; None: its own) -> (name, right, wrong, caught), and a problem where it is
-not the usual one. `caught`: the name of the CPU runtime's diagnosis, or of the gate's check."""
+not the usual one, with a distribution where that is not "normal". `caught`: the name of the CPU runtime's diagnosis, or
+of the gate's check."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Edit:
     wrong: str
     caught: str
     problem: Any
+    distribution: str = "normal"
 
     def read(self, file: str) -> str | None:
         """A file of cuda_kernels with this edit."""
@@ -43,10 +47,11 @@ def of(table: Table, usual: Any) -> list[Edit]:
     return [Edit(*of_file, *row[:4], *(row[4:] or [usual])) for of_file, rows in table.items() for row in rows]
 
 
-def as_they_are(edits: Sequence[Edit], count: int) -> list[Any]:
-    """(technique, problem) of each, to run without the edit: parameters of a test."""
-    cells = sorted({(edit.technique, edit.problem) for edit in edits})
-    return chosen.params(cells, lambda cell: proven.passed(f"{cell[1].operator}/{cell[0]}"), count)
+def as_they_are(edits: Sequence[Edit], usual: Any) -> list[Any]:
+    """(technique, problem) of each, to run without the edit: parameters of a test. On the usual problem the tests of
+    the rungs run the kernel."""
+    cells = sorted({(edit.technique, edit.problem) for edit in edits if edit.problem != usual})
+    return [pytest.param(*cell, id=f"{cell[0]}-{cell[1].slug}") for cell in cells]
 
 
 @cache
@@ -59,17 +64,22 @@ def _built(edits: tuple[Edit, ...]) -> dict[str, Library]:
 
 
 def names(
-    edits: Sequence[Edit], technique: str, problem: Any, name: str, distributions: Sequence[str], seeds: Sequence[int]
-) -> Iterator[str]:
-    """By which the kernel with the edit of this name is caught in a gate for each seed of the scheduler; none for a
-    right one. All edits of a kernel are built at once.
+    edits: Sequence[Edit],
+    technique: str,
+    problem: Any,
+    name: str,
+    distributions: Sequence[str],
+    gates: Sequence[Sequence[int]],
+) -> Iterator[set[str]]:
+    """Those by which each gate catches the kernel with the edit of this name; an empty set where it passes. `gates`:
+    for each the seeds of the scheduler that its launches take in turn. All edits of a kernel are built at once.
 
     Tensors of one gate are kept, or the next one's might lie where they lay."""
     together_built = tuple(edit for edit in edits if (edit.technique, edit.problem) == (technique, problem))
     loaded, kept = _built(together_built)[name], []
     may_vary = not techniques.at(technique, problem).repeats
-    for seed in seeds:
-        launch = cpu_run.launcher(loaded, problem, seed)
+    for seeds in gates:
+        launch = cpu_run.launcher(loaded, problem, *seeds)
 
         def keeping(tensors: Any, scalars: Any, launch: Any = launch) -> None:
             kept.append(dict(tensors))
@@ -79,6 +89,6 @@ def names(
         try:
             verdict = gate.gate(keeping, problem, distributions=distributions, **options)
         except cpu_run.Named as found:
-            yield from (line.partition(":")[0] for line in str(found).splitlines())
+            yield {line.partition(":")[0] for line in str(found).splitlines()}
         else:
-            yield from [] if verdict.passed else [str(verdict.check)]
+            yield set() if verdict.passed else {str(verdict.check)}

@@ -302,14 +302,16 @@ TABLE: edits.Table = {
 }
 
 WRONG = edits.of(TABLE, WHOLE)
-DISTRIBUTIONS = ("normal", "cancellation")
+DISTRIBUTIONS, GATES = ("normal", "cancellation"), ((0,), (0,))
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_a_wrong_kernel_is_caught(wrong: Edit) -> None:
-    assert wrong.caught in edits.names(WRONG, wrong.technique, wrong.problem, wrong.name, DISTRIBUTIONS, (0, 0))
+    """By the first of two gates that finds anything."""
+    names = edits.names(WRONG, wrong.technique, wrong.problem, wrong.name, DISTRIBUTIONS, GATES)
+    assert wrong.caught in next(filter(None, names), ())
 
 
-@pytest.mark.parametrize(("technique", "problem"), edits.as_they_are(WRONG, 4))
+@pytest.mark.parametrize(("technique", "problem"), edits.as_they_are(WRONG, WHOLE))
 def test_the_kernels_as_they_are_pass(technique: str, problem: Problem) -> None:
-    assert [*edits.names(WRONG, technique, problem, "", DISTRIBUTIONS, (0,))] == []
+    assert [*edits.names(WRONG, technique, problem, "", DISTRIBUTIONS, GATES)] == [set(), set()]
