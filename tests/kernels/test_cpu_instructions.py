@@ -407,8 +407,9 @@ WRONG_USES = {
     ],
 )
 def test_a_wrong_use_is_named(run: Callable[..., Any], bug: str, name: str) -> None:
-    """And where it is: in the kernel's file, not in a wrapper's."""
-    told = (run(bug=bug, seed=seed)[0] for seed in SEEDS)
+    """A misuse of a wgmma by the first seed of the scheduler, any other by one of four. And where it is: in the
+    kernel's file, not in a wrapper's."""
+    told = (run(bug=bug, seed=seed)[0] for seed in (SEEDS[:1] if run is product else SEEDS))
     said = next((said for said in told if name in names(said)), "")
     assert said
     assert not re.search(r"[\w.]+(?<!\.cu):\d+(?= \w+, block)", said), said
