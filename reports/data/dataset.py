@@ -243,6 +243,7 @@ class Dataset:
 
     @property
     def raw(self) -> list[Row]:
+        """Rows and environments, as functions of harness.rows take them."""
         return [*self.environments.values(), *self.rows]
 
     def table(self, kind: str) -> pandas.DataFrame:

@@ -17,6 +17,7 @@ LEFT, RIGHT, COLUMN, NUMBER = 130, 44, 40, 38
 
 
 def bars(found: Answer, width: int = WIDE) -> str:
+    """SVG. `width`: WIDE or NARROW."""
     narrow = width == NARROW
     right = RIGHT + COLUMN * narrow
     figure, axes = canvas(width, height_of(found, narrow=narrow), LEFT, right, 0, 0)

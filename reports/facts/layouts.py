@@ -32,6 +32,7 @@ class Layout:
 
 
 def layout(title: str, text: str, piece: Callable[[int, int], int], columns: int = SIZE) -> Layout:
+    """`piece(row, column)`: the number that the drawing shows there."""
     return Layout(title, text, tuple(tuple(piece(row, column) for column in range(columns)) for row in range(SIZE)))
 
 

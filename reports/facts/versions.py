@@ -25,7 +25,8 @@ class Beside:
 
 
 def beside(data: Dataset, experiment: str) -> list[Beside]:
-    """Every kernel of another Triton that met the installed one's in this experiment, in the order of the versions."""
+    """Every kernel of another Triton that met the installed one's in this experiment, in the order of the versions.
+    Both have one tile, unless `tune` chose one for the other Triton too: then each has its own."""
     cells: dict[tuple[str, str], dict[Problem, Ratio]] = {}
     for backend in AS_CUBINS:
         series = compared_with(backend)

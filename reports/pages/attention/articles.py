@@ -47,7 +47,7 @@ def page(rows: Rows, name: str) -> dict[str, Any]:
 
 
 def hit_rates(datasets: Sequence[Dataset]) -> list[tuple[Row, dict[str, float]]]:
-    """A row, and L2 hit rates in percent of both orders of blocks, on problems with heads where ncu counted both."""
+    """(row, L2 hit rates in percent by order of blocks) of problems with several heads where ncu counted both orders."""
     cells: dict[tuple[str, str], tuple[Row, dict[str, float]]] = {}
     for name in L2_ORDERS:
         for row, _ in counters.profiled(datasets, name):
