@@ -24,7 +24,7 @@ class Spill:
 
 
 def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
-    """What this checkout's twins spill on the ladder's architectures, the reference tile first; builds that spill alone."""
+    """What this checkout's twins spill on the ladder's architectures: builds that do, the reference tile first."""
     archs = techniques.ladder_of(technique).archs
     builds: dict[tuple[str, str, str, str], list[Row]] = {}
     for data in datasets:

@@ -47,7 +47,7 @@ def page(rows: Rows, name: str) -> dict[str, Any]:
 
 
 def hit_rates(datasets: Sequence[Dataset]) -> list[tuple[Row, dict[str, float]]]:
-    """(row, L2 hit rates in percent by order of blocks) of problems with several heads where ncu counted both orders."""
+    """(row, L2 hit rates in percent by order of blocks) of problems with several heads where ncu counted both."""
     cells: dict[tuple[str, str], tuple[Row, dict[str, float]]] = {}
     for name in L2_ORDERS:
         for row, _ in counters.profiled(datasets, name):
