@@ -212,7 +212,7 @@ def chosen_twins(
                 if not any(
                     techniques.unsupported(technique, f"{backend}@{version}", problem, best) for version in found
                 ):
-                    twins.append(Twin(name, backend, best.slug, arch, problem))
+                    twins.append(Twin(name, backend, best.slug, arch, of=problem))
     if not twins:
         raise typer.BadParameter(f"--tile: nothing that is asked for takes {tile or 'its tile'}; name another")
     return twins

@@ -87,34 +87,13 @@ class Probe:
         return f"{self.name}:{self.form}" + (f"@{self.version}" if self.version else "")
 
 
+@dataclass(frozen=True)
 class Twin:
     """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile. Each operator has a
-    dataclass of its own: with these fields, and those that say on which problem.
+    subclass, which says on which problem.
 
     `backend`: cuda, triton, triton_native, gluon or tlx. `version` and `dialect` as in a Probe.
     """
-
-    technique: str
-    backend: str
-    tile: str | None
-    arch: str
-    version: str | None
-    dialect: str | None
-
-    @property
-    def problem(self) -> Problem:
-        """What it is compiled for."""
-        raise NotImplementedError
-
-    @property
-    def label(self) -> str:
-        """In words."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class OneProblemTwin(Twin):
-    """The same of an operator whose proofs are all on one problem: a subclass names it."""
 
     technique: str
     backend: str
@@ -124,10 +103,19 @@ class OneProblemTwin(Twin):
     dialect: str | None = None
 
     @property
+    def problem(self) -> Problem:
+        """What it is compiled for."""
+        raise NotImplementedError
+
+    @property
     def label(self) -> str:
+        """In words."""
+        return self._label(f"{self.problem.operator}/{self.technique}")
+
+    def _label(self, name: str) -> str:
         tile = f" {self.tile}" if self.tile else ""
         version = f"@{self.version}" if self.version else ""
-        return f"{self.backend}{version} {self.problem.operator}/{self.technique}{tile} {self.arch}"
+        return f"{self.backend}{version} {name}{tile} {self.arch}"
 
 
 @dataclass(frozen=True)
@@ -223,6 +211,28 @@ class Claim:
         return self.technique, self.dialect
 
 
+def claim(technique: str, dialect: str, grade: str, says: str, *proofs: Proof, **rest: Any) -> Claim:
+    """A Claim by these proofs; `rest`: its other fields."""
+    return Claim(technique, dialect, grade, says, proofs, **rest)
+
+
+def by_pair(
+    technique: str,
+    dialect: str,
+    says: str,
+    subject: Program,
+    control: Program,
+    detector: Detector,
+    word: str = "",
+    *,
+    seen: bool = True,
+) -> Claim:
+    """A claim graded direct, by one proof whose subject gets what the claim is about."""
+    name = f"{technique} in {DIALECTS[dialect]}"
+    proof = Proof(name, says, subject, control, detector, seen, obtained=True)
+    return claim(technique, dialect, "direct", says, proof, word=word)
+
+
 def inherited(claims: Iterable[Claim], own: Collection[str] = ()) -> tuple[Claim, ...]:
     """TLX has every word of core Triton: its claims for TLX's release, compiled with the plugin, but for techniques of
     which TLX has claims of its `own`. What core Triton cannot say is no claim about TLX: that takes attempts in its own
@@ -245,5 +255,4 @@ def with_plugin(proof: Proof) -> Proof:
 def _loaded(program: Program) -> Program:
     if isinstance(program, CudaProbe) or program.version is not None:
         return program
-    known: Any = program  # every operator's Twin is a dataclass
-    return replace(known, dialect="tlx")
+    return replace(program, dialect="tlx")

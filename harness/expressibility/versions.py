@@ -34,15 +34,9 @@ class File:
     options: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Twin(claims.Twin):
-    technique: str
-    backend: str
-    tile: str | None
-    arch: str
     of: Problem
-    version: str | None = None
-    dialect: str | None = None
 
     @property
     def problem(self) -> Problem:

@@ -388,10 +388,10 @@ def test_the_lock_declines_a_tile_that_has_no_two_halves() -> None:
 
 
 LOCKS = (
-    Twin("softmax_lock", techniques.HATCH, 64, "256x64-s3-w8"),
-    Twin("softmax_lock", techniques.HATCH, 128, "128x64-s2-w8"),
+    Twin("softmax_lock", techniques.HATCH, "256x64-s3-w8"),
+    Twin("softmax_lock", techniques.HATCH, "128x64-s2-w8", head_dim=128),
 )
-ROLES = [Twin("producer_consumer", techniques.HATCH, 128, f"128x64-s{stages}-w8") for stages in (2, 3, 4)]
+ROLES = [Twin("producer_consumer", techniques.HATCH, f"128x64-s{stages}-w8", head_dim=128) for stages in (2, 3, 4)]
 
 
 @pytest.fixture(scope="module")

@@ -246,7 +246,7 @@ def twins(version: str) -> list[Twin]:
             for tile in filter(None, (*best, techniques.reference_tile(technique, PROBLEM.head_dim))):
                 if not techniques.unsupported(technique, f"{backend}@{version}", PROBLEM, tile):
                     case = Case("compile", technique.name, backend, PROBLEM, tile)
-                    twin = Twin(technique.name, backend, PROBLEM.head_dim, tile.slug)
+                    twin = Twin(technique.name, backend, tile.slug, head_dim=PROBLEM.head_dim)
                     found.setdefault((cases.origin(case), backend, tile), twin)
                     break
     return list(found.values())

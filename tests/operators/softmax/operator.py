@@ -123,7 +123,7 @@ def claims() -> SimpleNamespace:
     from harness.expressibility import claims as engine
 
     @dataclass(frozen=True)
-    class Twin(engine.OneProblemTwin):
+    class Twin(engine.Twin):
         problem: ClassVar[Problem] = Problem(64, 96)
 
     proof = engine.Proof(

@@ -154,10 +154,10 @@ def test_kernels_of_the_ladders_share_processes_and_a_hatch_has_its_own(
 ) -> None:
     """Each would import torch for itself; a hatch's hook would stay for the kernels after it."""
     names = ("wgmma", "producer_consumer", "three_warpgroups", "exp_lock", "overlapped_softmax", "pingpong")
-    twins = [Twin(name, "gluon", head_dim) for name in names for head_dim in (64, 128)]
-    held = [Twin(name, "triton", 64) for name in ("xor_swizzle", "large_tile")]  # to mma.sync, by a variable
+    twins = [Twin(name, "gluon", head_dim=head_dim) for name in names for head_dim in (64, 128)]
+    held = [Twin(name, "triton") for name in ("xor_swizzle", "large_tile")]  # to mma.sync, by a variable
     hatch, probe = Twin("producer_consumer", "hatch"), [Probe("swizzle_box", form) for form in ("64", "32")]
-    lock = [Twin("softmax_lock", "hatch", head_dim) for head_dim in (64, 128)]
+    lock = [Twin("softmax_lock", "hatch", head_dim=head_dim) for head_dim in (64, 128)]
     asked: list[set[str]] = []
 
     def run(request: dict, environment: dict, forms: list[str]) -> dict:

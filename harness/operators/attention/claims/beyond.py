@@ -1,6 +1,6 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof, claim
 from harness.operators.attention.claims.twin import Twin
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
@@ -26,39 +26,35 @@ def _scaled(arch: int) -> Proof:
 
 def _in_cuda(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
     proof = Proof(f"{technique} in CUDA", says, probe, Twin(control, "cuda"), detector)
-    return Claim(technique, "cuda", "direct", says, (proof,))
+    return claim(technique, "cuda", "direct", says, proof)
 
 
 CLAIMS = (
-    Claim(
+    claim(
         "semaphores",
         "triton",
         "direct",
         "Atomic operations take an order and a scope, and a loop waits for a flag.",
-        (
-            Proof(
-                "semaphore",
-                "One operation releases and another acquires.",
-                Probe("words", "semaphore"),
-                Probe("words", "plain"),
-                RELEASED,
-            ),
+        Proof(
+            "semaphore",
+            "One operation releases and another acquires.",
+            Probe("words", "semaphore"),
+            Probe("words", "plain"),
+            RELEASED,
         ),
         word=r'sem="release"',
     ),
-    Claim(
+    claim(
         "semaphores",
         "gluon",
         "direct",
         "Atomic operations take an order and a scope, and a loop waits for a flag.",
-        (
-            Proof(
-                "semaphore in Gluon",
-                "One operation releases and another acquires.",
-                Probe("atomics_gluon", "semaphore"),
-                Probe("atomics_gluon", "plain"),
-                RELEASED,
-            ),
+        Proof(
+            "semaphore in Gluon",
+            "One operation releases and another acquires.",
+            Probe("atomics_gluon", "semaphore"),
+            Probe("atomics_gluon", "plain"),
+            RELEASED,
         ),
         word=r'sem="release"',
     ),
@@ -69,134 +65,120 @@ CLAIMS = (
         "tma_loads",
         RELEASED,
     ),
-    Claim(
+    claim(
         "device_print",
         "triton",
         "direct",
         "A call prints a tensor, element by element.",
-        (
-            Proof(
-                "print",
-                "The PTX calls vprintf.",
-                Probe("words", "print"),
-                Probe("words", "plain"),
-                PRINTED,
-            ),
+        Proof(
+            "print",
+            "The PTX calls vprintf.",
+            Probe("words", "print"),
+            Probe("words", "plain"),
+            PRINTED,
         ),
         word="device_print",
     ),
-    Claim(
+    claim(
         "device_print",
         "gluon",
         "direct",
         "A call prints a tensor, element by element.",
-        (
-            Proof(
-                "print in Gluon",
-                "The PTX calls vprintf.",
-                Probe("atomics_gluon", "print"),
-                Probe("atomics_gluon", "plain"),
-                PRINTED,
-            ),
+        Proof(
+            "print in Gluon",
+            "The PTX calls vprintf.",
+            Probe("atomics_gluon", "print"),
+            Probe("atomics_gluon", "plain"),
+            PRINTED,
         ),
         word="device_print",
     ),
     _in_cuda("device_print", "The PTX calls vprintf.", CudaProbe("print"), "tma_loads", PRINTED),
-    Claim(
+    claim(
         "tma_reduce",
         "triton",
         "direct",
         BY_CALL,
-        (
-            Proof(
-                "epilogue tma_reduce",
-                "The TMA store adds (cp.reduce).",
-                Probe("epilogue", "tma_reduce"),
-                Probe("epilogue", "descriptor"),
-                ADDED,
-            ),
+        Proof(
+            "epilogue tma_reduce",
+            "The TMA store adds (cp.reduce).",
+            Probe("epilogue", "tma_reduce"),
+            Probe("epilogue", "descriptor"),
+            ADDED,
         ),
         word=r"\.atomic_add\(\[",
     ),
-    Claim(
+    claim(
         "tma_reduce",
         "gluon",
         "hatch",
         "There is no call for it. Inline PTX can issue one from shared memory that it declares: it cannot name the "
         "kernel's buffers.",
-        (
-            Proof(
-                "reduce_gluon asm",
-                "The PTX has a bulk copy that adds (cp.reduce).",
-                Probe("reduce_gluon", "asm"),
-                Probe("reduce_gluon", "store"),
-                ADDED,
-            ),
-            Proof(
-                "reduce_gluon refused",
-                "The module has no async_atomic_add.",
-                Probe("reduce_gluon", "reduce"),
-                Probe("reduce_gluon", "store"),
-                Detector("words", r"has no attribute 'async_atomic_add'"),
-            ),
+        Proof(
+            "reduce_gluon asm",
+            "The PTX has a bulk copy that adds (cp.reduce).",
+            Probe("reduce_gluon", "asm"),
+            Probe("reduce_gluon", "store"),
+            ADDED,
+        ),
+        Proof(
+            "reduce_gluon refused",
+            "The module has no async_atomic_add.",
+            Probe("reduce_gluon", "reduce"),
+            Probe("reduce_gluon", "store"),
+            Detector("words", r"has no attribute 'async_atomic_add'"),
         ),
         versions=("3.6.0", "3.7.1"),
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "tma_reduce",
         "gluon",
         "direct",
         BY_CALL,
-        (
-            Proof(
-                "reduce_gluon",
-                "The TMA store adds (cp.reduce).",
-                Probe("reduce_gluon", "reduce"),
-                Probe("reduce_gluon", "store"),
-                ADDED,
-            ),
+        Proof(
+            "reduce_gluon",
+            "The TMA store adds (cp.reduce).",
+            Probe("reduce_gluon", "reduce"),
+            Probe("reduce_gluon", "store"),
+            ADDED,
         ),
         versions=("3.8.0", "3.9.0"),
         word="async_atomic_add",
     ),
     _in_cuda("tma_reduce", "The TMA store adds (cp.reduce).", CudaProbe("tma_reduce"), "tma_store", ADDED),
-    Claim(
+    claim(
         "gathered_rows",
         "triton",
         "direct",
         f"{BY_INDEX} sm_90 has no such instruction.",
-        (
-            Proof(
-                "gather",
-                "One TMA load takes four rows (gather4).",
-                Probe("gather", "100 gather"),
-                Probe("gather", "100 load"),
-                GATHERED,
-            ),
-            Proof(
-                "gather sm_90",
-                "For sm_90, ptxas refuses the instruction.",
-                Probe("gather", "90 gather"),
-                Probe("gather", "100 gather"),
-                Detector("words", r"gather4 .* requires \.target sm_100"),
-            ),
+        Proof(
+            "gather",
+            "One TMA load takes four rows (gather4).",
+            Probe("gather", "100 gather"),
+            Probe("gather", "100 load"),
+            GATHERED,
+        ),
+        Proof(
+            "gather sm_90",
+            "For sm_90, ptxas refuses the instruction.",
+            Probe("gather", "90 gather"),
+            Probe("gather", "100 gather"),
+            Detector("words", r"gather4 .* requires \.target sm_100"),
         ),
         word=r"\.gather\(",
     ),
-    Claim(
+    claim(
         "gathered_rows",
         "gluon",
         "direct",
         BY_INDEX,
-        (
-            Proof(
-                "gather in Gluon",
-                "One TMA load takes four rows (gather4).",
-                Probe("gather_gluon", "gather"),
-                Probe("gather_gluon", "load"),
-                GATHERED,
-            ),
+        Proof(
+            "gather in Gluon",
+            "One TMA load takes four rows (gather4).",
+            Probe("gather_gluon", "gather"),
+            Probe("gather_gluon", "load"),
+            GATHERED,
         ),
         word="async_gather",
     ),
@@ -207,38 +189,34 @@ CLAIMS = (
         "tma_loads",
         GATHERED,
     ),
-    Claim(
+    claim(
         "block_scaled_mma",
         "triton",
         "direct",
         f"{WITH_SCALES}: the compiler scales the operands before a product in bf16.",
-        (
-            _scaled(120),
-            _scaled(100),
-            Proof(
-                "scaled sm_90",
-                "On sm_90 the product is a wgmma of bf16.",
-                Probe("scaled", "90 scaled"),
-                Probe("scaled", "100 scaled"),
-                Detector("ptx", r"wgmma\S*\.bf16\.bf16"),
-                obtained=False,
-            ),
+        _scaled(120),
+        _scaled(100),
+        Proof(
+            "scaled sm_90",
+            "On sm_90 the product is a wgmma of bf16.",
+            Probe("scaled", "90 scaled"),
+            Probe("scaled", "100 scaled"),
+            Detector("ptx", r"wgmma\S*\.bf16\.bf16"),
+            obtained=False,
         ),
         word="dot_scaled",
     ),
-    Claim(
+    claim(
         "block_scaled_mma",
         "gluon",
         "direct",
         f"{WITH_SCALES}, and no call.",
-        (
-            Proof(
-                "scaled in Gluon",
-                "On sm_100 the instruction takes the scales (block_scale).",
-                Probe("scaled_gluon", "scaled"),
-                Probe("scaled_gluon", "plain"),
-                SCALED,
-            ),
+        Proof(
+            "scaled in Gluon",
+            "On sm_100 the instruction takes the scales (block_scale).",
+            Probe("scaled_gluon", "scaled"),
+            Probe("scaled_gluon", "plain"),
+            SCALED,
         ),
         word="tcgen05_mma_scaled",
     ),
@@ -249,51 +227,45 @@ CLAIMS = (
         "wgmma",
         SCALED,
     ),
-    Claim(
+    claim(
         "warp_specialized_sm100",
         "triton",
         "hint",
         "The compiler obeys warp_specialize=True on sm_100 too, with descriptors from the host.",
-        (
-            Proof(
-                "warp_specialize sm_100",
-                "num_warps=4 launches 12 warps.",
-                Probe("warp_specialize", "100 host"),
-                Probe("warp_specialize", "100 host off"),
-                TWELVE,
-            ),
+        Proof(
+            "warp_specialize sm_100",
+            "num_warps=4 launches 12 warps.",
+            Probe("warp_specialize", "100 host"),
+            Probe("warp_specialize", "100 host off"),
+            TWELVE,
         ),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "warp_specialized_sm100",
         "gluon",
         "direct",
         "gl.warp_specialize takes functions on sm_100 too; one of them issues tcgen05.mma.",
-        (
-            Proof(
-                "roles_sm100_gluon",
-                "Four warps wait, one loads, one multiplies and two are idle: eight warps are launched.",
-                Probe("roles_sm100_gluon", "roles"),
-                Probe("roles_sm100_gluon", "no roles"),
-                Detector("facts", r"warps 8"),
-            ),
+        Proof(
+            "roles_sm100_gluon",
+            "Four warps wait, one loads, one multiplies and two are idle: eight warps are launched.",
+            Probe("roles_sm100_gluon", "roles"),
+            Probe("roles_sm100_gluon", "no roles"),
+            Detector("facts", r"warps 8"),
         ),
         word=r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "warp_specialized_sm100",
         "cuda",
         "direct",
         "The block has 288 threads: eight consumer warps and a producer warp.",
-        (
-            Proof(
-                "warp_specialized_sm100 in CUDA",
-                "The block has 288 threads: eight consumer warps and a producer warp.",
-                Twin("warp_specialized", "cuda", arch="sm_100a"),
-                Twin("mbarrier_ring", "cuda", arch="sm_100a"),
-                Detector("ptx", r"\.maxntid 288"),
-            ),
+        Proof(
+            "warp_specialized_sm100 in CUDA",
+            "The block has 288 threads: eight consumer warps and a producer warp.",
+            Twin("warp_specialized", "cuda", arch="sm_100a"),
+            Twin("mbarrier_ring", "cuda", arch="sm_100a"),
+            Detector("ptx", r"\.maxntid 288"),
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim
 from harness.operators.attention.claims.twin import Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
@@ -76,42 +76,40 @@ POLICY_IN_GLUON = Proof(
 
 def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> Claim:
     """Core Triton's claim on tma_store, in these versions; `seen`: whether a while loop stores as a tl.range does."""
-    return Claim(
+    return claim(
         "tma_store",
         "triton",
         "direct",
         f"desc.store compiles to a TMA store from shared memory. {says}",
-        (
-            Proof(
-                "epilogue descriptor",
-                "The machine code has a TMA store (UTMASTG).",
-                Probe("epilogue", "descriptor"),
-                Probe("epilogue", "pointers"),
-                Detector("sass", r"UTMASTG\S*"),
-            ),
-            Proof(
-                "stored_later",
-                "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
-                "stage right after it.",
-                Probe("stored_later", "two stages"),
-                Probe("stored_later", "one stage"),
-                WAITS_BEFORE_A_STORE,
-            ),
-            Proof(
-                "stored_later counter",
-                "So does such a loop that takes its tiles from a counter.",
-                Probe("stored_later", "counter"),
-                Probe("stored_later", "one stage"),
-                WAITS_BEFORE_A_STORE,
-            ),
-            Proof(
-                f"stored_later while{'' if seen else ' waits'}",
-                shows,
-                Probe("stored_later", "while"),
-                Probe("stored_later", "one stage" if seen else "two stages"),
-                WAITS_BEFORE_A_STORE,
-                seen=seen,
-            ),
+        Proof(
+            "epilogue descriptor",
+            "The machine code has a TMA store (UTMASTG).",
+            Probe("epilogue", "descriptor"),
+            Probe("epilogue", "pointers"),
+            Detector("sass", r"UTMASTG\S*"),
+        ),
+        Proof(
+            "stored_later",
+            "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
+            "stage right after it.",
+            Probe("stored_later", "two stages"),
+            Probe("stored_later", "one stage"),
+            WAITS_BEFORE_A_STORE,
+        ),
+        Proof(
+            "stored_later counter",
+            "So does such a loop that takes its tiles from a counter.",
+            Probe("stored_later", "counter"),
+            Probe("stored_later", "one stage"),
+            WAITS_BEFORE_A_STORE,
+        ),
+        Proof(
+            f"stored_later while{'' if seen else ' waits'}",
+            shows,
+            Probe("stored_later", "while"),
+            Probe("stored_later", "one stage" if seen else "two stages"),
+            WAITS_BEFORE_A_STORE,
+            seen=seen,
         ),
         versions=versions,
         word=r"\.store\(\[",
@@ -119,230 +117,214 @@ def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> 
 
 
 CLAIMS = (
-    Claim(
+    claim(
         "cp_async_pipeline",
         "triton",
         "hint",
         "num_stages asks for cp.async and sets the depth. The compiler chooses where the copies go and "
         "which it waits for: it puts them behind the last product, in three orders of the source. If a step says "
         "only at its end which tile comes next, it puts them before the first.",
-        (
+        Proof(
+            "cp_async_order copies",
+            "cp.async copies K and V (LDGSTS).",
+            Probe("cp_async_order", "plain"),
+            Probe("words", "plain"),
+            Detector("sass", r"LDGSTS\S*"),
+        ),
+        *(
             Proof(
-                "cp_async_order copies",
-                "cp.async copies K and V (LDGSTS).",
-                Probe("cp_async_order", "plain"),
-                Probe("words", "plain"),
-                Detector("sass", r"LDGSTS\S*"),
-            ),
-            *(
-                Proof(
-                    f"cp_async_order {form}",
-                    f"In the {form} loop, no copy comes before a product.",
-                    Probe("cp_async_order", form),
-                    Twin("cp_async_pipeline", "gluon", arch="sm_80"),
-                    COPY_BEFORE_PRODUCT,
-                    seen=False,
-                )
-                for form in ("plain", "rotated", "branched")
-            ),
-            Proof(
-                "cp_async_order late",
-                "In a loop that takes the number of its next tile from a counter, copies come before the products.",
-                Probe("cp_async_order", "late"),
-                Probe("cp_async_order", "plain"),
+                f"cp_async_order {form}",
+                f"In the {form} loop, no copy comes before a product.",
+                Probe("cp_async_order", form),
+                Twin("cp_async_pipeline", "gluon", arch="sm_80"),
                 COPY_BEFORE_PRODUCT,
-            ),
-            Proof(
-                "cp_async_order waits",
-                "In the plain loop, no wait leaves a copy in flight (cp.async.wait_group 0).",
-                Probe("cp_async_order", "plain"),
-                Probe("waits_gluon", "one"),
-                LEFT_IN_FLIGHT,
                 seen=False,
-            ),
+            )
+            for form in ("plain", "rotated", "branched")
+        ),
+        Proof(
+            "cp_async_order late",
+            "In a loop that takes the number of its next tile from a counter, copies come before the products.",
+            Probe("cp_async_order", "late"),
+            Probe("cp_async_order", "plain"),
+            COPY_BEFORE_PRODUCT,
+        ),
+        Proof(
+            "cp_async_order waits",
+            "In the plain loop, no wait leaves a copy in flight (cp.async.wait_group 0).",
+            Probe("cp_async_order", "plain"),
+            Probe("waits_gluon", "one"),
+            LEFT_IN_FLIGHT,
+            seen=False,
         ),
         word="num_stages",
     ),
-    Claim(
+    claim(
         "cluster_multicast",
         "triton",
         "hatch",
         "num_ctas=2 asks for clusters, but no load goes to both blocks. Inline PTX can issue such a load, "
         "but only into shared memory that it declares: it cannot name the compiler's buffers.",
-        (BY_ASM, OF_TWO_BLOCKS, *BY_EACH),
+        BY_ASM,
+        OF_TWO_BLOCKS,
+        *BY_EACH,
         versions=("3.6.0",),
         word="inline_asm",
     ),
-    Claim(
+    claim(
         "cluster_multicast",
         "triton",
         "hatch",
         "num_ctas=2 asks for clusters, but no load goes to both blocks. A hook on the compiler's stages "
         "can mark a load of the IR as multicast. Inline PTX can issue such a load, but only into shared "
         "memory that it declares: it cannot name the compiler's buffers.",
-        (
-            Proof(
-                "multicast_hook",
-                "One TMA load writes into both blocks of the cluster.",
-                Probe("multicast_hook", "hook"),
-                Probe("multicast_hook", "plain"),
-                MULTICAST,
-            ),
-            BY_ASM,
-            OF_TWO_BLOCKS,
-            *BY_EACH,
+        Proof(
+            "multicast_hook",
+            "One TMA load writes into both blocks of the cluster.",
+            Probe("multicast_hook", "hook"),
+            Probe("multicast_hook", "plain"),
+            MULTICAST,
         ),
+        BY_ASM,
+        OF_TWO_BLOCKS,
+        *BY_EACH,
         versions=("3.7.1", "3.8.0", "3.9.0"),
         word="add_stages_inspection_hook|inline_asm",
     ),
-    Claim(
+    claim(
         "cluster_multicast",
         "gluon",
         "hatch",
         "A TMA load takes no multicast argument. Inline PTX can issue a multicast load into shared memory "
         "that it declares.",
-        (
-            replace(BY_ASM, name="multicast_asm in Gluon", subject=Probe("multicast_asm", "Gluon")),
-            Proof(
-                "multicast_gluon argument",
-                "The load refuses multicast=True.",
-                Probe("multicast_gluon", "multicast"),
-                Probe("multicast_gluon", "each"),
-                Detector("words", r"unexpected keyword argument 'multicast'"),
-            ),
-            Proof(
-                "multicast_gluon each",
-                "With a layout that puts the tile into both blocks, each block issues its own load.",
-                Probe("multicast_gluon", "each"),
-                Probe("multicast_gluon", "multicast", version="3.9.0"),
-                MULTICAST,
-                seen=False,
-            ),
+        replace(BY_ASM, name="multicast_asm in Gluon", subject=Probe("multicast_asm", "Gluon")),
+        Proof(
+            "multicast_gluon argument",
+            "The load refuses multicast=True.",
+            Probe("multicast_gluon", "multicast"),
+            Probe("multicast_gluon", "each"),
+            Detector("words", r"unexpected keyword argument 'multicast'"),
+        ),
+        Proof(
+            "multicast_gluon each",
+            "With a layout that puts the tile into both blocks, each block issues its own load.",
+            Probe("multicast_gluon", "each"),
+            Probe("multicast_gluon", "multicast", version="3.9.0"),
+            MULTICAST,
+            seen=False,
         ),
         versions=("3.6.0",),
         word="inline_asm",
     ),
-    Claim(
+    claim(
         "cluster_multicast",
         "gluon",
         "direct",
         "A TMA load takes multicast=True. But an arrival at a barrier of both blocks stays in its own "
         "block, so neither block learns when the other has read its data.",
-        (
-            BY_GLUON,
-            Proof(
-                "pair_barrier_gluon",
-                "An arrival at a barrier of both blocks stays in its own block.",
-                Probe("pair_barrier_gluon", "both"),
-                Probe("pair_barrier_gluon", "both", version="3.9.0"),
-                ARRIVAL_ELSEWHERE,
-                seen=False,
-            ),
+        BY_GLUON,
+        Proof(
+            "pair_barrier_gluon",
+            "An arrival at a barrier of both blocks stays in its own block.",
+            Probe("pair_barrier_gluon", "both"),
+            Probe("pair_barrier_gluon", "both", version="3.9.0"),
+            ARRIVAL_ELSEWHERE,
+            seen=False,
         ),
         versions=("3.7.1",),
         word="multicast=True",
         fault="dropped",
     ),
-    Claim(
+    claim(
         "cluster_multicast",
         "gluon",
         "direct",
         "A TMA load takes multicast=True, and one barrier counts the arrivals of both blocks that free a buffer.",
-        (
-            BY_GLUON,
-            Proof(
-                "cluster_multicast in Gluon, loads",
-                "K and V arrive by multicast loads.",
-                Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
-                Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
-                MULTICAST,
-            ),
-            Proof(
-                "cluster_multicast in Gluon, releases",
-                "Arrivals that free a buffer can go to another block of the cluster (shared::cluster).",
-                Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
-                Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
-                ARRIVAL_ELSEWHERE,
-            ),
-            Proof(
-                "pair_barrier_gluon other block",
-                "An arrival at a barrier of both blocks reaches the other block (shared::cluster).",
-                Probe("pair_barrier_gluon", "both"),
-                Probe("pair_barrier_gluon", "own"),
-                ARRIVAL_ELSEWHERE,
-                obtained=False,
-            ),
+        BY_GLUON,
+        Proof(
+            "cluster_multicast in Gluon, loads",
+            "K and V arrive by multicast loads.",
+            Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            MULTICAST,
+        ),
+        Proof(
+            "cluster_multicast in Gluon, releases",
+            "Arrivals that free a buffer can go to another block of the cluster (shared::cluster).",
+            Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            ARRIVAL_ELSEWHERE,
+        ),
+        Proof(
+            "pair_barrier_gluon other block",
+            "An arrival at a barrier of both blocks reaches the other block (shared::cluster).",
+            Probe("pair_barrier_gluon", "both"),
+            Probe("pair_barrier_gluon", "own"),
+            ARRIVAL_ELSEWHERE,
+            obtained=False,
         ),
         versions=("3.8.0", "3.9.0"),
         word="multicast=True",
     ),
-    Claim(
+    claim(
         "two_cta_mma",
         "triton",
         "hint",
         "On sm_100, num_ctas=2 makes two blocks compute one product together.",
-        (
-            Proof(
-                "two_cta_mma",
-                "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
-                Probe("clusters", "100 two"),
-                Probe("clusters", "100 one"),
-                TWO_BLOCKS,
-            ),
+        Proof(
+            "two_cta_mma",
+            "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
+            Probe("clusters", "100 two"),
+            Probe("clusters", "100 one"),
+            TWO_BLOCKS,
         ),
         versions=("3.6.0",),
         word="num_ctas",
     ),
-    Claim(
+    claim(
         "two_cta_mma",
         "triton",
         "hint",
         "num_ctas=2 no longer makes two blocks compute one product together: each computes its own.",
-        (
-            Proof(
-                "two_cta_mma dropped",
-                "The PTX has no tcgen05.mma for a pair of blocks.",
-                Probe("clusters", "100 two"),
-                Probe("clusters", "100 two", version="3.6.0"),
-                TWO_BLOCKS,
-                seen=False,
-            ),
+        Proof(
+            "two_cta_mma dropped",
+            "The PTX has no tcgen05.mma for a pair of blocks.",
+            Probe("clusters", "100 two"),
+            Probe("clusters", "100 two", version="3.6.0"),
+            TWO_BLOCKS,
+            seen=False,
         ),
         fault="dropped",
         versions=("3.7.1", "3.8.0", "3.9.0"),
         word="num_ctas",
     ),
-    Claim(
+    claim(
         "clusters",
         "triton",
         "hint",
         "num_ctas=2 makes the compiler fail on an attention loop, in which one product feeds the next.",
-        (
-            Proof(
-                "clusters attention fails",
-                "An attention loop does not compile for two blocks.",
-                Probe("clusters", "90 attention two"),
-                Probe("clusters", "90 attention one"),
-                Detector("words", r"PassManager::run failed"),
-            ),
+        Proof(
+            "clusters attention fails",
+            "An attention loop does not compile for two blocks.",
+            Probe("clusters", "90 attention two"),
+            Probe("clusters", "90 attention one"),
+            Detector("words", r"PassManager::run failed"),
         ),
         fault="fails",
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="num_ctas",
     ),
-    Claim(
+    claim(
         "clusters",
         "triton",
         "hint",
         "num_ctas=2 compiles an attention loop for a cluster of two blocks.",
-        (
-            Proof(
-                "clusters attention",
-                "The two blocks of an attention loop wait for each other (barrier.cluster).",
-                Probe("clusters", "90 attention two"),
-                Probe("clusters", "90 attention one"),
-                Detector("ptx", r"barrier\.cluster\S*"),
-            ),
+        Proof(
+            "clusters attention",
+            "The two blocks of an attention loop wait for each other (barrier.cluster).",
+            Probe("clusters", "90 attention two"),
+            Probe("clusters", "90 attention one"),
+            Detector("ptx", r"barrier\.cluster\S*"),
         ),
         versions=("3.9.0",),
         word="num_ctas",
@@ -360,249 +342,231 @@ CLAIMS = (
         "So does a while loop.",
         seen=True,
     ),
-    Claim(
+    claim(
         "staged_epilogue",
         "triton",
         "automatic",
         "The compiler passes the result of a product through shared memory before tl.store writes it. If "
         "alignment is known, each lane writes 16 bytes at once.",
-        (
+        Proof(
+            "epilogue pointers",
+            "Each lane writes 16 bytes at once (STG.E.128).",
+            Probe("epilogue", "pointers"),
+            Probe("epilogue", "unaligned"),
+            Detector("sass", r"STG\.E\.128"),
+        ),
+        *(
             Proof(
-                "epilogue pointers",
-                "Each lane writes 16 bytes at once (STG.E.128).",
-                Probe("epilogue", "pointers"),
-                Probe("epilogue", "unaligned"),
-                Detector("sass", r"STG\.E\.128"),
-            ),
-            *(
-                Proof(
-                    f"epilogue {form} staged",
-                    f"With {stores}, the tile passes through shared memory between the product and the store.",
-                    Probe("epilogue", form),
-                    Probe("wgmma_shape", "128 of 128"),
-                    Detector("sass", r"\bSTSM?\b\S*", within=(r"\bHGMMA\b", r"\bSTG\b")),
-                )
-                for form, stores in (
-                    ("pointers", "aligned rows"),
-                    ("scattered", "a column stride unknown to the compiler"),
-                    ("unaligned", "rows of unknown alignment"),
-                )
-            ),
+                f"epilogue {form} staged",
+                f"With {stores}, the tile passes through shared memory between the product and the store.",
+                Probe("epilogue", form),
+                Probe("wgmma_shape", "128 of 128"),
+                Detector("sass", r"\bSTSM?\b\S*", within=(r"\bHGMMA\b", r"\bSTG\b")),
+            )
+            for form, stores in (
+                ("pointers", "aligned rows"),
+                ("scattered", "a column stride unknown to the compiler"),
+                ("unaligned", "rows of unknown alignment"),
+            )
         ),
     ),
-    Claim(
+    claim(
         "l2_policy",
         "triton",
         "direct",
         "tl.load takes an eviction policy. A load from a descriptor takes none.",
-        (
-            Proof(
-                "l2_policy pointer",
-                "evict_last becomes an L2 policy of the load (createpolicy).",
-                Probe("l2_policy", "pointer"),
-                Probe("l2_policy", "pointer plain"),
-                Detector("ptx", r"createpolicy\S*"),
-            ),
-            Proof(
-                "l2_policy descriptor",
-                "A load from a descriptor refuses the argument.",
-                Probe("l2_policy", "descriptor"),
-                Probe("l2_policy", "descriptor plain"),
-                Detector("words", r"unexpected keyword argument 'eviction_policy'"),
-            ),
+        Proof(
+            "l2_policy pointer",
+            "evict_last becomes an L2 policy of the load (createpolicy).",
+            Probe("l2_policy", "pointer"),
+            Probe("l2_policy", "pointer plain"),
+            Detector("ptx", r"createpolicy\S*"),
+        ),
+        Proof(
+            "l2_policy descriptor",
+            "A load from a descriptor refuses the argument.",
+            Probe("l2_policy", "descriptor"),
+            Probe("l2_policy", "descriptor plain"),
+            Detector("words", r"unexpected keyword argument 'eviction_policy'"),
         ),
         word="eviction_policy",
     ),
-    Claim(
+    claim(
         "l2_policy",
         "gluon",
         "direct",
         "gl.load takes an eviction policy. A TMA load takes none.",
-        (
-            POLICY_IN_GLUON,
-            Proof(
-                "cache_policy_gluon refused",
-                "Gluon has no CachePolicy.",
-                Probe("cache_policy_gluon", "policy"),
-                Probe("cache_policy_gluon", "plain"),
-                Detector("words", r"has no attribute 'CachePolicy'"),
-            ),
+        POLICY_IN_GLUON,
+        Proof(
+            "cache_policy_gluon refused",
+            "Gluon has no CachePolicy.",
+            Probe("cache_policy_gluon", "policy"),
+            Probe("cache_policy_gluon", "plain"),
+            Detector("words", r"has no attribute 'CachePolicy'"),
         ),
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="eviction_policy",
     ),
-    Claim(
+    claim(
         "l2_policy",
         "gluon",
         "direct",
         "gl.load takes an eviction policy, and a TMA load takes a cache policy.",
-        (
-            POLICY_IN_GLUON,
-            Proof(
-                "cache_policy_gluon",
-                "The TMA load has an L2 policy (cache_hint).",
-                Probe("cache_policy_gluon", "policy"),
-                Probe("cache_policy_gluon", "plain"),
-                Detector("ptx", r"cp\.async\.bulk\.tensor\S*cache_hint"),
-            ),
+        POLICY_IN_GLUON,
+        Proof(
+            "cache_policy_gluon",
+            "The TMA load has an L2 policy (cache_hint).",
+            Probe("cache_policy_gluon", "policy"),
+            Probe("cache_policy_gluon", "plain"),
+            Detector("ptx", r"cp\.async\.bulk\.tensor\S*cache_hint"),
         ),
         versions=("3.9.0",),
         word="eviction_policy|cache_policy",
     ),
-    Claim(
+    claim(
         "blocks_per_sm",
         "triton",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
         "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
-        (
-            Proof(
-                "blocks_ptxas",
-                "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
-                Probe("blocks_ptxas", "core"),
-                Probe("blocks_ptxas", "core plain"),
-                Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
-            ),
-            Proof(
-                "options maxnreg",
-                "The PTX has .maxnreg.",
-                Probe("options", "maxnreg"),
-                Probe("options", "plain"),
-                Detector("ptx", r"\.maxnreg \d+"),
-            ),
-            Proof(
-                "options minctasm",
-                "triton.compile ignores an unknown option.",
-                Probe("options", "minctasm"),
-                Probe("options", "hook"),
-                Detector("ptx", r"\.minnctapersm \d+"),
-                seen=False,
-            ),
-            Proof(
-                "options launched",
-                "At a launch, an unknown option is an error.",
-                Probe("options", "launched minctasm"),
-                Probe("options", "launched"),
-                Detector("words", r"minctasm was specified but unrecognised"),
-            ),
-            Proof(
-                "options asm",
-                "Inline PTX cannot add .minnctapersm, because it is a directive and not a statement.",
-                Probe("options", "asm"),
-                Probe("options", "plain"),
-                Detector("words", r"PTXAS error"),
-            ),
-            Proof(
-                "options hook",
-                "A hook on the PTX stage can add .minnctapersm.",
-                Probe("options", "hook"),
-                Probe("options", "plain"),
-                Detector("ptx", r"\.minnctapersm \d+"),
-                obtained=False,
-            ),
+        Proof(
+            "blocks_ptxas",
+            "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
+            Probe("blocks_ptxas", "core"),
+            Probe("blocks_ptxas", "core plain"),
+            Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
+        ),
+        Proof(
+            "options maxnreg",
+            "The PTX has .maxnreg.",
+            Probe("options", "maxnreg"),
+            Probe("options", "plain"),
+            Detector("ptx", r"\.maxnreg \d+"),
+        ),
+        Proof(
+            "options minctasm",
+            "triton.compile ignores an unknown option.",
+            Probe("options", "minctasm"),
+            Probe("options", "hook"),
+            Detector("ptx", r"\.minnctapersm \d+"),
+            seen=False,
+        ),
+        Proof(
+            "options launched",
+            "At a launch, an unknown option is an error.",
+            Probe("options", "launched minctasm"),
+            Probe("options", "launched"),
+            Detector("words", r"minctasm was specified but unrecognised"),
+        ),
+        Proof(
+            "options asm",
+            "Inline PTX cannot add .minnctapersm, because it is a directive and not a statement.",
+            Probe("options", "asm"),
+            Probe("options", "plain"),
+            Detector("words", r"PTXAS error"),
+        ),
+        Proof(
+            "options hook",
+            "A hook on the PTX stage can add .minnctapersm.",
+            Probe("options", "hook"),
+            Probe("options", "plain"),
+            Detector("ptx", r"\.minnctapersm \d+"),
+            obtained=False,
         ),
         word="minnctapersm|maxnreg",
     ),
-    Claim(
+    claim(
         "blocks_per_sm",
         "gluon",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
         "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
-        (
-            Proof(
-                "blocks_ptxas in Gluon",
-                "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
-                Probe("blocks_ptxas", "Gluon"),
-                Probe("blocks_ptxas", "Gluon plain"),
-                Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
-            ),
-            Proof(
-                "blocks_gluon maxnreg",
-                "The PTX has .maxnreg.",
-                Probe("blocks_gluon", "maxnreg"),
-                Probe("blocks_gluon", "plain"),
-                Detector("ptx", r"\.maxnreg \d+"),
-            ),
-            Proof(
-                "blocks_gluon hook",
-                "A hook on the PTX stage can add .minnctapersm.",
-                Probe("blocks_gluon", "hook"),
-                Probe("blocks_gluon", "plain"),
-                Detector("ptx", r"\.minnctapersm \d+"),
-                obtained=False,
-            ),
-            Proof(
-                "blocks_gluon minctasm",
-                "triton.compile ignores an unknown option.",
-                Probe("blocks_gluon", "minctasm"),
-                Probe("blocks_gluon", "hook"),
-                Detector("ptx", r"\.minnctapersm \d+"),
-                seen=False,
-            ),
-            Proof(
-                "blocks_gluon launched",
-                "At a launch, an unknown option is an error.",
-                Probe("blocks_gluon", "launched minctasm"),
-                Probe("blocks_gluon", "launched"),
-                Detector("words", r"minctasm was specified but unrecognised"),
-            ),
+        Proof(
+            "blocks_ptxas in Gluon",
+            "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
+            Probe("blocks_ptxas", "Gluon"),
+            Probe("blocks_ptxas", "Gluon plain"),
+            Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
+        ),
+        Proof(
+            "blocks_gluon maxnreg",
+            "The PTX has .maxnreg.",
+            Probe("blocks_gluon", "maxnreg"),
+            Probe("blocks_gluon", "plain"),
+            Detector("ptx", r"\.maxnreg \d+"),
+        ),
+        Proof(
+            "blocks_gluon hook",
+            "A hook on the PTX stage can add .minnctapersm.",
+            Probe("blocks_gluon", "hook"),
+            Probe("blocks_gluon", "plain"),
+            Detector("ptx", r"\.minnctapersm \d+"),
+            obtained=False,
+        ),
+        Proof(
+            "blocks_gluon minctasm",
+            "triton.compile ignores an unknown option.",
+            Probe("blocks_gluon", "minctasm"),
+            Probe("blocks_gluon", "hook"),
+            Detector("ptx", r"\.minnctapersm \d+"),
+            seen=False,
+        ),
+        Proof(
+            "blocks_gluon launched",
+            "At a launch, an unknown option is an error.",
+            Probe("blocks_gluon", "launched minctasm"),
+            Probe("blocks_gluon", "launched"),
+            Detector("words", r"minctasm was specified but unrecognised"),
         ),
         word="minnctapersm|maxnreg",
     ),
-    Claim(
+    claim(
         "clusters",
         "gluon",
         "direct",
         "Layouts say which block of a cluster holds what. Here each block holds half of the rows and all keys.",
-        (
-            Proof(
-                "clusters_gluon",
-                "An attention loop compiles for clusters of two blocks (.reqnctapercluster 2).",
-                Probe("clusters_gluon", "two"),
-                Probe("clusters_gluon", "one"),
-                Detector("ptx", r"\.reqnctapercluster 2"),
-            ),
+        Proof(
+            "clusters_gluon",
+            "An attention loop compiles for clusters of two blocks (.reqnctapercluster 2).",
+            Probe("clusters_gluon", "two"),
+            Probe("clusters_gluon", "one"),
+            Detector("ptx", r"\.reqnctapercluster 2"),
         ),
         word="cga_layout",
     ),
-    Claim(
+    claim(
         "two_cta_mma",
         "gluon",
         "direct",
         "The layout of the accumulator in tensor memory takes two_ctas=True.",
-        (
-            Proof(
-                "two_cta_gluon",
-                "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
-                Probe("two_cta_gluon", "two blocks"),
-                Probe("two_cta_gluon", "one block"),
-                TWO_BLOCKS,
-            ),
+        Proof(
+            "two_cta_gluon",
+            "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
+            Probe("two_cta_gluon", "two blocks"),
+            Probe("two_cta_gluon", "one block"),
+            TWO_BLOCKS,
         ),
         word="two_ctas=True",
     ),
-    Claim(
+    claim(
         "cp_async_pipeline",
         "gluon",
         "direct",
         "Copies, groups and waits are calls, and stay where the source puts them. A wait takes the number of groups "
         "that may stay in flight.",
-        (
-            Proof(
-                "cp_async_order in Gluon",
-                "The copy of the next K starts before P V.",
-                Twin("cp_async_pipeline", "gluon", arch="sm_80"),
-                Probe("cp_async_order", "plain"),
-                COPY_BEFORE_PRODUCT,
-            ),
-            Proof(
-                "waits_gluon",
-                "A wait leaves the copy of V in flight (cp.async.wait_group 1).",
-                Probe("waits_gluon", "one"),
-                Probe("waits_gluon", "all"),
-                LEFT_IN_FLIGHT,
-            ),
+        Proof(
+            "cp_async_order in Gluon",
+            "The copy of the next K starts before P V.",
+            Twin("cp_async_pipeline", "gluon", arch="sm_80"),
+            Probe("cp_async_order", "plain"),
+            COPY_BEFORE_PRODUCT,
+        ),
+        Proof(
+            "waits_gluon",
+            "A wait leaves the copy of V in flight (cp.async.wait_group 1).",
+            Probe("waits_gluon", "one"),
+            Probe("waits_gluon", "all"),
+            LEFT_IN_FLIGHT,
         ),
         word=r"wait_group\(0\)",
     ),

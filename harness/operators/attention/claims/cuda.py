@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof
+from harness.expressibility.claims import Claim, CudaProbe, Detector, by_pair
 from harness.operators.attention.claims.twin import Twin, under_pv
 
 
@@ -17,22 +17,13 @@ def _rung(
     arch: str = "sm_90a",
 ) -> Claim:
     """A claim by one proof: the CUDA kernel of the technique (or `subject`) beside that of `control`."""
-    proof = Proof(
-        f"{technique} in CUDA",
-        says,
-        Twin(subject or technique, "cuda", head_dim, arch=arch),
-        Twin(control, "cuda", head_dim, arch=arch),
-        detector,
-        seen,
-        obtained=True,
-    )
-    return Claim(technique, "cuda", "direct", says, (proof,))
+    ours, theirs = (Twin(name, "cuda", arch=arch, head_dim=head_dim) for name in (subject or technique, control))
+    return by_pair(technique, "cuda", says, ours, theirs, detector, seen=seen)
 
 
 def _probe(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
     """The same for what no kernel of the ladders does."""
-    proof = Proof(f"{technique} in CUDA", says, probe, Twin(control, "cuda"), detector)
-    return Claim(technique, "cuda", "direct", says, (proof,))
+    return by_pair(technique, "cuda", says, probe, Twin(control, "cuda"), detector)
 
 
 def _sass(pattern: str, least: int = 1) -> Detector:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Detector, Probe, Proof, claim
 from harness.operators.attention.claims.twin import Twin
 
 TILE = "128x128-s2-w8"
@@ -106,341 +106,314 @@ def _tiles(form: str) -> Probe:
 
 
 CLAIMS = (
-    Claim(
+    claim(
         "persistent",
         "triton",
         "direct",
         "A while loop takes tile after tile from an atomic counter. In a loop over tiles by tl.range(flatten=True) "
         "the compiler loads K and V of the next tile ahead, if all tiles have as many steps. So it does in one loop by "
         "hand over the steps of all tiles, which can take them from a counter.",
-        (
-            Proof(
-                "tiles from a counter",
-                "The next tile comes from an atomic counter in global memory.",
-                Twin("persistent", "triton", tile=TILE),
-                Twin("overlapped_softmax", "triton", tile=TILE),
-                COUNTER,
-            ),
-            Proof(
-                "tiles_flat loads",
-                "With tl.range(flatten=True), copies of later K and V tiles start before O is stored; with a "
-                "plain tl.range they start after it.",
-                Probe("tiles_flat", "flatten"),
-                Probe("tiles_flat", "nested"),
-                LOADED_AHEAD,
-                obtained=False,
-            ),
-            Proof(
-                "tiles_flat causal",
-                "With tl.range(flatten=True) and another number of steps for each tile, they start after it.",
-                Probe("tiles_flat", "flatten causal"),
-                Probe("tiles_flat", "flatten"),
-                LOADED_AHEAD,
-                seen=False,
-                obtained=False,
-            ),
-            Proof(
-                "tiles_flat counter",
-                "In one loop by hand, with its tiles from a counter, they start before O is stored.",
-                Probe("tiles_flat", "counter"),
-                Probe("tiles_flat", "nested"),
-                LOADED_AHEAD,
-                obtained=False,
-            ),
+        Proof(
+            "tiles from a counter",
+            "The next tile comes from an atomic counter in global memory.",
+            Twin("persistent", "triton", tile=TILE),
+            Twin("overlapped_softmax", "triton", tile=TILE),
+            COUNTER,
+        ),
+        Proof(
+            "tiles_flat loads",
+            "With tl.range(flatten=True), copies of later K and V tiles start before O is stored; with a "
+            "plain tl.range they start after it.",
+            Probe("tiles_flat", "flatten"),
+            Probe("tiles_flat", "nested"),
+            LOADED_AHEAD,
+            obtained=False,
+        ),
+        Proof(
+            "tiles_flat causal",
+            "With tl.range(flatten=True) and another number of steps for each tile, they start after it.",
+            Probe("tiles_flat", "flatten causal"),
+            Probe("tiles_flat", "flatten"),
+            LOADED_AHEAD,
+            seen=False,
+            obtained=False,
+        ),
+        Proof(
+            "tiles_flat counter",
+            "In one loop by hand, with its tiles from a counter, they start before O is stored.",
+            Probe("tiles_flat", "counter"),
+            Probe("tiles_flat", "nested"),
+            LOADED_AHEAD,
+            obtained=False,
         ),
         word=r"tl\.atomic_add",
     ),
-    Claim(
+    claim(
         "persistent",
         "gluon",
         "direct",
         "A while loop takes tile after tile from an atomic counter.",
-        (
-            Proof(
-                "tiles from a counter in Gluon",
-                "The next tile comes from an atomic counter in global memory.",
-                _tiles("counter"),
-                _tiles("plain"),
-                COUNTER,
-            ),
+        Proof(
+            "tiles from a counter in Gluon",
+            "The next tile comes from an atomic counter in global memory.",
+            _tiles("counter"),
+            _tiles("plain"),
+            COUNTER,
         ),
         word=r"gl\.atomic_add",
     ),
-    Claim(
+    claim(
         "integer_max",
         "triton",
         "hint",
         BITCAST,
-        (
-            Proof(
-                "maxima of integers",
-                "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats "
-                "has none.",
-                Twin("integer_max", "triton", tile=TILE),
-                Twin("wgmma", "triton", tile=TILE),
-                THREE_AT_ONCE,
-            ),
+        Proof(
+            "maxima of integers",
+            "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats has none.",
+            Twin("integer_max", "triton", tile=TILE),
+            Twin("wgmma", "triton", tile=TILE),
+            THREE_AT_ONCE,
         ),
         word=r"bitcast=True",
     ),
-    Claim(
+    claim(
         "integer_max",
         "gluon",
         "hint",
         BITCAST,
-        (
-            Proof(
-                "integer_max in Gluon",
-                "In an attention kernel, one instruction takes the maximum of three integers (VIMNMX3).",
-                Twin("integer_max", "gluon", tile=TILE),
-                Twin("persistent", "gluon", tile=TILE),
-                THREE_AT_ONCE,
-            ),
-            Proof(
-                "maxima of integers in Gluon",
-                "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats "
-                "has none.",
-                _tiles("integers"),
-                _tiles("floats"),
-                THREE_AT_ONCE,
-            ),
+        Proof(
+            "integer_max in Gluon",
+            "In an attention kernel, one instruction takes the maximum of three integers (VIMNMX3).",
+            Twin("integer_max", "gluon", tile=TILE),
+            Twin("persistent", "gluon", tile=TILE),
+            THREE_AT_ONCE,
+        ),
+        Proof(
+            "maxima of integers in Gluon",
+            "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats has none.",
+            _tiles("integers"),
+            _tiles("floats"),
+            THREE_AT_ONCE,
         ),
         word=r"bitcast=True",
     ),
-    Claim(
+    claim(
         "tma_store",
         "gluon",
         "direct",
         "A TMA store takes its descriptor and its shared-memory buffer. A wait says when that buffer is free.",
-        (
-            Proof(
-                "TMA store in Gluon",
-                "The machine code has a TMA store (UTMASTG).",
-                _tiles("tma_store"),
-                _tiles("plain"),
-                Detector("sass", r"UTMASTG\S*"),
-            ),
+        Proof(
+            "TMA store in Gluon",
+            "The machine code has a TMA store (UTMASTG).",
+            _tiles("tma_store"),
+            _tiles("plain"),
+            Detector("sass", r"UTMASTG\S*"),
         ),
         word="store_async",
     ),
-    Claim(
+    claim(
         "early_rescale",
         "triton",
         "hint",
         "One order of statements, that of overlapped_softmax, multiplies O while the next Q K^T is in flight. With a "
         "plain if around the rescale the compiler waits first; with tl.map_elementwise it does not. In the order "
         "Q K^T, rescale, P V it waits first too.",
-        (
+        Proof(
+            "rescale_in_flight twin",
+            "In the kernel of overlapped_softmax at 128 x 128, O is multiplied after the next Q K^T is issued and "
+            "before the wait for it.",
+            Twin("overlapped_softmax", "triton", TILE, head_dim=128),
+            _order("if"),
+            RESCALED_IN_FLIGHT,
+        ),
+        *(
+            Proof(f"rescale_in_flight {form}", shows, _order(form), _order("if"), RESCALED_IN_FLIGHT)
+            for form, shows in (
+                (
+                    "every step",
+                    "In that order, O is multiplied after the next Q K^T is issued and before the wait for it.",
+                ),
+                (
+                    "elementwise",
+                    "With the condition in tl.map_elementwise, O is still multiplied before the wait for the next "
+                    "Q K^T.",
+                ),
+            )
+        ),
+        WAITS_FOR_AN_IF,
+        *(
             Proof(
-                "rescale_in_flight twin",
-                "In the kernel of overlapped_softmax at 128 x 128, O is multiplied after the next Q K^T is issued and "
-                "before the wait for it.",
-                Twin("overlapped_softmax", "triton", 128, TILE),
-                _order("if"),
-                RESCALED_IN_FLIGHT,
-            ),
-            *(
-                Proof(f"rescale_in_flight {form}", shows, _order(form), _order("if"), RESCALED_IN_FLIGHT)
-                for form, shows in (
-                    (
-                        "every step",
-                        "In that order, O is multiplied after the next Q K^T is issued and before the wait for it.",
-                    ),
-                    (
-                        "elementwise",
-                        "With the condition in tl.map_elementwise, O is still multiplied before the wait for the next "
-                        "Q K^T.",
-                    ),
-                )
-            ),
-            WAITS_FOR_AN_IF,
-            *(
-                Proof(
-                    f"rescale_order {form}",
-                    shows,
-                    Probe("rescale_order", form),
-                    _products("early"),
-                    RESCALED_BETWEEN,
-                    seen=False,
-                )
-                for form, shows in (
-                    (
-                        "written",
-                        "Between Q K^T and P V of one step, the rescale of O comes after the wait for Q K^T.",
-                    ),
-                    (
-                        "rotated",
-                        "If P V is a product of its own that is added to O, the rescale still comes after the wait for "
-                        "Q K^T.",
-                    ),
-                    ("asm", "With inline PTX between the products, the rescale still comes after the wait for Q K^T."),
-                )
-            ),
-            Proof(
-                "rescale_order hook",
-                "A hook on the compiler's stages can move that wait: O is then rescaled after Q K^T is issued and "
-                "before P V is issued.",
-                Probe("rescale_order", "hook"),
-                Probe("rescale_order", "written"),
+                f"rescale_order {form}",
+                shows,
+                Probe("rescale_order", form),
+                _products("early"),
                 RESCALED_BETWEEN,
-                obtained=False,
-            ),
+                seen=False,
+            )
+            for form, shows in (
+                (
+                    "written",
+                    "Between Q K^T and P V of one step, the rescale of O comes after the wait for Q K^T.",
+                ),
+                (
+                    "rotated",
+                    "If P V is a product of its own that is added to O, the rescale still comes after the wait for "
+                    "Q K^T.",
+                ),
+                ("asm", "With inline PTX between the products, the rescale still comes after the wait for Q K^T."),
+            )
+        ),
+        Proof(
+            "rescale_order hook",
+            "A hook on the compiler's stages can move that wait: O is then rescaled after Q K^T is issued and "
+            "before P V is issued.",
+            Probe("rescale_order", "hook"),
+            Probe("rescale_order", "written"),
+            RESCALED_BETWEEN,
+            obtained=False,
         ),
         word=r"tl\.dot",
     ),
-    Claim(
+    claim(
         "early_rescale",
         "gluon",
         "direct",
         "A product is issued where its call is, and waited for where its wait is.",
-        (
-            Proof(
-                "early_rescale in Gluon",
-                "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
-                Twin("early_rescale", "gluon", tile=TILE),
-                Twin("lazy_rescale_wgmma", "gluon", tile=TILE),
-                RESCALED_BETWEEN,
-            ),
-            Proof(
-                "early rescale in Gluon",
-                "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
-                _products("early"),
-                _products("late"),
-                RESCALED_BETWEEN,
-            ),
+        Proof(
+            "early_rescale in Gluon",
+            "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
+            Twin("early_rescale", "gluon", tile=TILE),
+            Twin("lazy_rescale_wgmma", "gluon", tile=TILE),
+            RESCALED_BETWEEN,
+        ),
+        Proof(
+            "early rescale in Gluon",
+            "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
+            _products("early"),
+            _products("late"),
+            RESCALED_BETWEEN,
         ),
         word="is_async=True",
     ),
-    Claim(
+    claim(
         "fused_switch",
         "triton",
         "hint",
         "If one hand-written loop covers the iterations of all tiles, the next tile's first product is in "
         "flight while O is stored. With nested loops the compiler waits for it first, also with "
         "flatten=True.",
-        (
-            Proof(
-                "tiles_flat by hand",
-                "O is stored before the wait for the product issued last.",
-                Probe("tiles_flat", "by hand"),
-                Probe("tiles_flat", "nested"),
-                IN_FLIGHT_AT_THE_STORE,
-            ),
-            Proof(
-                "tiles_flat flatten",
-                "With tl.range(flatten=True), the compiler waits for every product before O is stored.",
-                Probe("tiles_flat", "flatten"),
-                Probe("tiles_flat", "by hand"),
-                IN_FLIGHT_AT_THE_STORE,
-                seen=False,
-            ),
+        Proof(
+            "tiles_flat by hand",
+            "O is stored before the wait for the product issued last.",
+            Probe("tiles_flat", "by hand"),
+            Probe("tiles_flat", "nested"),
+            IN_FLIGHT_AT_THE_STORE,
+        ),
+        Proof(
+            "tiles_flat flatten",
+            "With tl.range(flatten=True), the compiler waits for every product before O is stored.",
+            Probe("tiles_flat", "flatten"),
+            Probe("tiles_flat", "by hand"),
+            IN_FLIGHT_AT_THE_STORE,
+            seen=False,
         ),
         word=r"tl\.dot",
     ),
-    Claim(
+    claim(
         "fused_switch",
         "gluon",
         "direct",
         "A product is issued where its call is, in any loop, and waited for where its wait is.",
-        (
-            Proof(
-                "fused_switch in Gluon",
-                "Each of two warpgroups has a second place with two products in flight: the end of a tile.",
-                Twin("fused_switch", "gluon", tile=TILE),
-                Twin("persistent", "gluon", tile=TILE),
-                replace(TWICE_IN_FLIGHT, least=3),
-            ),
-            Proof(
-                "two tiles in flight in Gluon",
-                "The code has a second place with two products in flight: the end of a tile.",
-                _products("fused"),
-                _products("late"),
-                TWICE_IN_FLIGHT,
-            ),
+        Proof(
+            "fused_switch in Gluon",
+            "Each of two warpgroups has a second place with two products in flight: the end of a tile.",
+            Twin("fused_switch", "gluon", tile=TILE),
+            Twin("persistent", "gluon", tile=TILE),
+            replace(TWICE_IN_FLIGHT, least=3),
+        ),
+        Proof(
+            "two tiles in flight in Gluon",
+            "The code has a second place with two products in flight: the end of a tile.",
+            _products("fused"),
+            _products("late"),
+            TWICE_IN_FLIGHT,
         ),
         word="is_async=True",
     ),
-    Claim(
+    claim(
         "held_overlap",
         "triton",
         "hint",
         "The source cannot place a wait, nor make one depend on values. But a store that is masked by the row sums, "
         "and never happens, keeps the exponentials before the wait for the next scores.",
-        (
-            Proof(
-                "store that hangs on sums",
-                "In the machine code, the store comes after the exponentials and before the wait for the product.",
-                Probe("masked_store", "sums"),
-                Probe("masked_store", "free"),
-                BEHIND_EXPONENTIALS,
-            ),
+        Proof(
+            "store that hangs on sums",
+            "In the machine code, the store comes after the exponentials and before the wait for the product.",
+            Probe("masked_store", "sums"),
+            Probe("masked_store", "free"),
+            BEHIND_EXPONENTIALS,
         ),
         word=r"tl\.store\(never_ptr",
     ),
-    Claim(
+    claim(
         "pinned_maxima",
         "triton",
         "hint",
         "The source cannot hand a buffer back, so no arrival can depend on the row maxima. But a store that is masked "
         "by them, and never happens, keeps their comparison before the wait for the next scores.",
-        (
-            Proof(
-                "store that hangs on maxima",
-                "The row maxima are compared for the store between the issue of the next scores and the wait for them.",
-                Probe("masked_store", "maxima"),
-                Probe("masked_store", "free"),
-                Detector(
-                    "ptx",
-                    r"commit_group(?: setp\.gt\.f32)+ st\.global wait_group",
-                    order=r"commit_group(?=\.sync)|setp\.gt\.f32|st\.global|wait_group(?=\.sync)",
-                ),
+        Proof(
+            "store that hangs on maxima",
+            "The row maxima are compared for the store between the issue of the next scores and the wait for them.",
+            Probe("masked_store", "maxima"),
+            Probe("masked_store", "free"),
+            Detector(
+                "ptx",
+                r"commit_group(?: setp\.gt\.f32)+ st\.global wait_group",
+                order=r"commit_group(?=\.sync)|setp\.gt\.f32|st\.global|wait_group(?=\.sync)",
             ),
         ),
         word=r"tl\.store\(never_ptr",
     ),
-    Claim(
+    claim(
         "double_buffered_p",
         "triton",
         "hint",
         "If P V is one step behind and the loop carries the bits of P as integers, the compiler waits for P V only "
         "after it has converted the next P. In every other order of statements tried it waits first.",
-        (
-            NEXT_P,
+        NEXT_P,
+        Proof(
+            "next_p not serialized",
+            "In the machine code, no wait follows every wgmma.",
+            Probe("next_p", "bits"),
+            _sets("hook"),
+            ONE_BY_ONE,
+            seen=False,
+        ),
+        *(
             Proof(
-                "next_p not serialized",
-                "In the machine code, no wait follows every wgmma.",
-                Probe("next_p", "bits"),
+                f"two_sets {form}",
+                shows,
+                _sets(form),
                 _sets("hook"),
-                ONE_BY_ONE,
+                CONVERTED_IN_FLIGHT,
                 seen=False,
-            ),
-            *(
-                Proof(
-                    f"two_sets {form}",
-                    shows,
-                    _sets(form),
-                    _sets("hook"),
-                    CONVERTED_IN_FLIGHT,
-                    seen=False,
-                )
-                for form, shows in (
-                    (
-                        "two steps",
-                        "With two variables for P, used in turn, the compiler waits for P V before it converts the "
-                        "next P.",
-                    ),
-                    (
-                        "scores in flight",
-                        "With the next Q K^T in flight during the softmax, the compiler waits for P V before it "
-                        "converts the next P.",
-                    ),
-                    ("asm", "With the conversion in inline PTX, the compiler waits for P V before it."),
-                )
-            ),
+            )
+            for form, shows in (
+                (
+                    "two steps",
+                    "With two variables for P, used in turn, the compiler waits for P V before it converts the next P.",
+                ),
+                (
+                    "scores in flight",
+                    "With the next Q K^T in flight during the softmax, the compiler waits for P V before it "
+                    "converts the next P.",
+                ),
+                ("asm", "With the conversion in inline PTX, the compiler waits for P V before it."),
+            )
         ),
         word="bitcast=True",
     ),
-    Claim(
+    claim(
         "flagship",
         "triton",
         "hint",
@@ -448,85 +421,79 @@ CLAIMS = (
         "compiler waits for every product before the softmax. But if a consumer has two blocks of rows, "
         "ptxas overlaps the softmax of one with a product of the other. The programs here have no turns "
         "between consumers, no branch for a single warp, and no tile counter with roles.",
-        (
-            *(
-                Proof(
-                    f"roles_two_blocks {form}",
-                    shows,
-                    Probe("roles_two_blocks", form),
-                    Probe("roles_two_blocks", "one block"),
-                    UNDER_A_PRODUCT_IN_A_ROLE,
-                )
-                for form, shows in (
-                    (
-                        "two blocks",
-                        "In a role, exponentials come between the second Q K^T and the wait for it.",
-                    ),
-                    (
-                        "persistent",
-                        "With roles around a loop over tiles, exponentials come between the second Q K^T and the wait "
-                        "for it.",
-                    ),
-                )
-            ),
-            *(
-                Proof(
-                    f"all_at_once {form}",
-                    shows,
-                    Probe("all_at_once", form),
-                    FLAGSHIP_IN_GLUON,
-                    IN_FLIGHT_IN_A_ROLE,
-                    seen=False,
-                )
-                for form, shows in (
-                    ("written", "With roles, no product is in flight during the exponentials."),
-                    (
-                        "persistent",
-                        "With roles around a loop over tiles, no product is in flight during the exponentials.",
-                    ),
-                    ("asm", "Inline PTX gives half of the warps no iterations, but the IR has no role."),
-                )
-            ),
+        *(
             Proof(
-                "all_at_once scores in flight",
-                "With roles, the order of statements that keeps scores in flight makes the compiler fail.",
-                Probe("all_at_once", "scores in flight"),
-                Probe("all_at_once", "written"),
-                Detector("words", r"PassManager::run failed|the process ended"),
-            ),
+                f"roles_two_blocks {form}",
+                shows,
+                Probe("roles_two_blocks", form),
+                Probe("roles_two_blocks", "one block"),
+                UNDER_A_PRODUCT_IN_A_ROLE,
+            )
+            for form, shows in (
+                (
+                    "two blocks",
+                    "In a role, exponentials come between the second Q K^T and the wait for it.",
+                ),
+                (
+                    "persistent",
+                    "With roles around a loop over tiles, exponentials come between the second Q K^T and the wait "
+                    "for it.",
+                ),
+            )
+        ),
+        *(
+            Proof(
+                f"all_at_once {form}",
+                shows,
+                Probe("all_at_once", form),
+                FLAGSHIP_IN_GLUON,
+                IN_FLIGHT_IN_A_ROLE,
+                seen=False,
+            )
+            for form, shows in (
+                ("written", "With roles, no product is in flight during the exponentials."),
+                (
+                    "persistent",
+                    "With roles around a loop over tiles, no product is in flight during the exponentials.",
+                ),
+                ("asm", "Inline PTX gives half of the warps no iterations, but the IR has no role."),
+            )
+        ),
+        Proof(
+            "all_at_once scores in flight",
+            "With roles, the order of statements that keeps scores in flight makes the compiler fail.",
+            Probe("all_at_once", "scores in flight"),
+            Probe("all_at_once", "written"),
+            Detector("words", r"PassManager::run failed|the process ended"),
         ),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "pinned_maxima",
         "gluon",
         "direct",
         "An arrival at an mbarrier takes a condition, which may depend on the row maxima: one scalar for "
         "the whole warpgroup.",
-        (
-            Proof(
-                "an arrival that hangs on maxima in Gluon",
-                "A comparison of the row maxima decides whether to arrive.",
-                Probe("values_gluon", "pinned"),
-                Probe("values_gluon", "free"),
-                Detector("ptx", r"setp\.num\.f32"),
-            ),
+        Proof(
+            "an arrival that hangs on maxima in Gluon",
+            "A comparison of the row maxima decides whether to arrive.",
+            Probe("values_gluon", "pinned"),
+            Probe("values_gluon", "free"),
+            Detector("ptx", r"setp\.num\.f32"),
         ),
         word="pred=",
     ),
-    Claim(
+    claim(
         "held_overlap",
         "gluon",
         "direct",
         "A wait for an mbarrier takes the phase as a value, which may depend on the row sums.",
-        (
-            Proof(
-                "a wait that hangs on sums in Gluon",
-                "A comparison of the row sums decides which phase to wait for.",
-                Probe("values_gluon", "held"),
-                Probe("values_gluon", "free"),
-                Detector("ptx", r"setp\.lt\.f32"),
-            ),
+        Proof(
+            "a wait that hangs on sums in Gluon",
+            "A comparison of the row sums decides which phase to wait for.",
+            Probe("values_gluon", "held"),
+            Probe("values_gluon", "free"),
+            Detector("ptx", r"setp\.lt\.f32"),
         ),
         word=r"mbarrier\.wait\(empty",
     ),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Detector, Probe, Proof, claim
 from harness.operators.attention.claims.cuda import IN_FLIGHT
 from harness.operators.attention.claims.twin import Twin
 
@@ -37,220 +37,196 @@ def _ragged_in_gluon(form: str) -> Probe:
 
 CLAIMS = (
     *(
-        Claim(
+        claim(
             "direct_rescale",
             dialect,
             "direct",
             "The source computes the new row maximum before the exponentials.",
-            (
-                Proof(
-                    f"direct_rescale in {language}",
-                    "The PTX has fewer multiplications than that of register_softmax.",
-                    Twin("direct_rescale", dialect),
-                    REGISTER_SOFTMAX,
-                    MULTIPLICATIONS,
-                    seen=False,
-                    obtained=True,
-                ),
+            Proof(
+                f"direct_rescale in {language}",
+                "The PTX has fewer multiplications than that of register_softmax.",
+                Twin("direct_rescale", dialect),
+                REGISTER_SOFTMAX,
+                MULTIPLICATIONS,
+                seen=False,
+                obtained=True,
             ),
             word="new_max",
         )
         for dialect, language in (("triton", "core Triton"), ("gluon", "Gluon"))
     ),
     *(
-        Claim(
+        claim(
             "large_tile",
             dialect,
             "direct",
             "The number of keys per iteration is a compile-time constant.",
-            (
-                Proof(
-                    f"large_tile in {language}",
-                    "The machine code has more tensor-core instructions: an iteration covers more keys.",
-                    Twin("large_tile", dialect),
-                    Twin("xor_swizzle", dialect),
-                    MANY_PRODUCTS,
-                ),
+            Proof(
+                f"large_tile in {language}",
+                "The machine code has more tensor-core instructions: an iteration covers more keys.",
+                Twin("large_tile", dialect),
+                Twin("xor_swizzle", dialect),
+                MANY_PRODUCTS,
             ),
             word="import twin",  # another kernel's program: the registry sets its tile
         )
         for dialect, language in (("triton", "core Triton"), ("gluon", "Gluon"))
     ),
-    Claim(
+    claim(
         "split_warp_pairs",
         "triton",
         "hint",
         "The source cannot arrange the warps of a tile. If one product feeds the next, the compiler puts "
         "all warps along the rows. A transposition between the two hides this, and the compiler then "
         "chooses a grid of warps.",
-        (
-            Proof(
-                "grid of warps behind a transposition",
-                "Of eight warps, two lie along the keys and four along the queries of the transposed product.",
-                Twin("split_warp_pairs", "triton"),
-                Twin("direct_rescale", "triton", tile="64x64-s1-w8"),
-                PAIRS,
-            ),
+        Proof(
+            "grid of warps behind a transposition",
+            "Of eight warps, two lie along the keys and four along the queries of the transposed product.",
+            Twin("split_warp_pairs", "triton"),
+            Twin("direct_rescale", "triton", tile="64x64-s1-w8"),
+            PAIRS,
         ),
         word=r"tl\.trans\(tl\.dot",
     ),
-    Claim(
+    claim(
         "split_warp_pairs",
         "gluon",
         "direct",
         "The layout of a product says how many warps lie along the rows and how many along the columns. "
         "The compiler moves reductions and P between the warps.",
-        (
-            Proof(
-                "grid of warps in Gluon",
-                "Of eight warps, four lie along the rows and two along the columns.",
-                _fragments_in_gluon("pairs"),
-                _fragments_in_gluon("one tile"),
-                PAIRS,
-            ),
+        Proof(
+            "grid of warps in Gluon",
+            "Of eight warps, four lie along the rows and two along the columns.",
+            _fragments_in_gluon("pairs"),
+            _fragments_in_gluon("one tile"),
+            PAIRS,
         ),
         word=r"\[4, 2\]",
     ),
-    Claim(
+    claim(
         "batched_m_tiles",
         "triton",
         "hint",
         "The number of rows per warp follows from the rows of the tile and the number of warps.",
-        (
-            Proof(
-                "two tiles a warp",
-                "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
-                _fragments("two tiles"),
-                _fragments("one tile"),
-                USED_TWICE,
-            ),
+        Proof(
+            "two tiles a warp",
+            "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
+            _fragments("two tiles"),
+            _fragments("one tile"),
+            USED_TWICE,
         ),
         word="num_warps",
     ),
-    Claim(
+    claim(
         "batched_m_tiles",
         "gluon",
         "direct",
         "The layout says how many warps lie along the rows, and so how many rows each warp has.",
-        (
-            Proof(
-                "two tiles a warp in Gluon",
-                "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
-                _fragments_in_gluon("two tiles"),
-                _fragments_in_gluon("one tile"),
-                USED_TWICE,
-            ),
+        Proof(
+            "two tiles a warp in Gluon",
+            "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
+            _fragments_in_gluon("two tiles"),
+            _fragments_in_gluon("one tile"),
+            USED_TWICE,
         ),
         word=r"\[4, 1\]",
     ),
-    Claim(
+    claim(
         "fragment_double_buffer",
         "triton",
         "automatic",
         "The machine code reads fragments ahead of the mma.sync that use them. The source does not ask for it.",
-        (
-            Proof(
-                "fragments read ahead",
-                "Other mma.sync instructions come between an ldmatrix and the first one that reads its fragment.",
-                _fragments("one tile"),
-                _fragments("one step"),
-                READ_AHEAD,
-            ),
+        Proof(
+            "fragments read ahead",
+            "Other mma.sync instructions come between an ldmatrix and the first one that reads its fragment.",
+            _fragments("one tile"),
+            _fragments("one step"),
+            READ_AHEAD,
         ),
     ),
-    Claim(
+    claim(
         "fragment_double_buffer",
         "gluon",
         "direct",
         "A slice of a tile is read where its call is. The PTX keeps this order, but ptxas may reorder the "
         "instructions.",
-        (
-            Proof(
-                "fragments read ahead in Gluon",
-                "In the PTX, the next fragments of K are read before the first mma.sync.",
-                _fragments_in_gluon("ahead"),
-                _fragments_in_gluon("one tile"),
-                Detector("ptx", "(?:ldmatrix ){9}mma", order=r"ldmatrix(?=\.sync\S*\.x4\.shared)|mma(?=\.sync)"),
-            ),
+        Proof(
+            "fragments read ahead in Gluon",
+            "In the PTX, the next fragments of K are read before the first mma.sync.",
+            _fragments_in_gluon("ahead"),
+            _fragments_in_gluon("one tile"),
+            Detector("ptx", "(?:ldmatrix ){9}mma", order=r"ldmatrix(?=\.sync\S*\.x4\.shared)|mma(?=\.sync)"),
         ),
         word=r"\.slice\(",
     ),
-    Claim(
+    claim(
         "general_shapes",
         "triton",
         "direct",
         "A load takes a mask and a value for rows that do not exist. The compiler keeps both when it "
         "turns the load into cp.async.",
-        (
-            Proof(
-                "rows that do not exist",
-                "The copies take a mask and fill missing rows.",
-                Probe("ragged", "masked"),
-                Probe("ragged", "whole"),
-                Detector("ttgir", r"async_copy_global_to_local .* mask %\w+ other %\w+"),
-            ),
+        Proof(
+            "rows that do not exist",
+            "The copies take a mask and fill missing rows.",
+            Probe("ragged", "masked"),
+            Probe("ragged", "whole"),
+            Detector("ttgir", r"async_copy_global_to_local .* mask %\w+ other %\w+"),
         ),
         word=r"tl\.load\(k_ptrs, exists, 0\.0\)",
     ),
-    Claim(
+    claim(
         "general_shapes",
         "gluon",
         "direct",
         "A copy takes a mask and fills missing rows with zeros.",
-        (
-            Proof(
-                "rows that do not exist in Gluon",
-                "The copies take a mask and fill missing rows.",
-                _ragged_in_gluon("masked"),
-                _ragged_in_gluon("whole"),
-                Detector("ptx", r"cp\.async\S* \[[^\]]+\], \[[^\]]+\], 0x10, %r\d+"),
-            ),
+        Proof(
+            "rows that do not exist in Gluon",
+            "The copies take a mask and fill missing rows.",
+            _ragged_in_gluon("masked"),
+            _ragged_in_gluon("whole"),
+            Detector("ptx", r"cp\.async\S* \[[^\]]+\], \[[^\]]+\], 0x10, %r\d+"),
         ),
         word="mask=",
     ),
-    Claim(
+    claim(
         "lean_instructions",
         "triton",
         "direct",
         "The source can fix strides, use a loop without masks and keep a row sum in pieces. The compiler "
         "chooses the instructions.",
-        (
-            Proof(
-                "row sums in pieces",
-                "The main loop has fewer shuffles, because those of the row sums come after it.",
-                Twin("lean_instructions", "triton", tile="64x64-s1-w4"),
-                Twin("general_shapes", "triton", tile="64x64-s1-w4"),
-                replace(SHUFFLES, least=16),
-                seen=False,
-                obtained=True,
-            ),
+        Proof(
+            "row sums in pieces",
+            "The main loop has fewer shuffles, because those of the row sums come after it.",
+            Twin("lean_instructions", "triton", tile="64x64-s1-w4"),
+            Twin("general_shapes", "triton", tile="64x64-s1-w4"),
+            replace(SHUFFLES, least=16),
+            seen=False,
+            obtained=True,
         ),
         word=r"PIECES\)\), 1\)",
     ),
-    Claim(
+    claim(
         "lean_instructions",
         "gluon",
         "direct",
         "A reshape keeps the row sum in as many pieces as a fragment has columns.",
-        (
-            Proof(
-                "row sums in pieces in Gluon",
-                "The main loop has no shuffle.",
-                _ragged_in_gluon("pieces"),
-                _ragged_in_gluon("whole"),
-                SHUFFLES,
-                seen=False,
-                obtained=True,
-            ),
+        Proof(
+            "row sums in pieces in Gluon",
+            "The main loop has no shuffle.",
+            _ragged_in_gluon("pieces"),
+            _ragged_in_gluon("whole"),
+            SHUFFLES,
+            seen=False,
+            obtained=True,
         ),
         word=r"\.reshape\(\[64, 8, 8\]\), 1\)",
     ),
-    Claim(
+    claim(
         "tma_swizzle",
         "gluon",
         "direct",
         "The layout of a descriptor sets the width of the swizzle: 128, 64 or 32 bytes.",
-        tuple(
+        *tuple(
             Proof(
                 f"swizzle_tma_gluon {width}",
                 f"The box has a swizzle of {width} bytes.",
@@ -262,111 +238,102 @@ CLAIMS = (
         ),
         word=r"NVMMASharedLayout",
     ),
-    Claim(
+    claim(
         "asymmetric_kv_buffers",
         "gluon",
         "direct",
         "The allocation of a tensor sets its number of buffers.",
-        (
-            Proof(
-                "buffers_gluon one of V",
-                "V has one buffer, beside the two of K.",
-                Probe("buffers_gluon", "one of V"),
-                Probe("buffers_gluon", "two of V"),
-                Detector("ttgir", r"memdesc<1x64x64"),
-            ),
+        Proof(
+            "buffers_gluon one of V",
+            "V has one buffer, beside the two of K.",
+            Probe("buffers_gluon", "one of V"),
+            Probe("buffers_gluon", "two of V"),
+            Detector("ttgir", r"memdesc<1x64x64"),
         ),
         word="OF_V",
     ),
-    Claim(
+    claim(
         "softmax_lock",
         "gluon",
         "direct",
         "Gluon has no named barrier. A ring of mbarriers, one for each warpgroup, makes a lock or gives "
         "turns. Values that pass through shared memory keep the softmax between its wait and its arrival.",
-        (
-            Proof(
-                "softmax_lock in Gluon",
-                "In the PTX, the exponentials follow a wait, with no mma.sync between.",
-                Twin("softmax_lock", "gluon"),
-                Twin("setmaxnreg_consumers", "gluon"),
-                Detector("ptx", "try_wait ex2", order=r"try_wait(?=\.parity)|\bmma(?=\.sync)|\bex2(?=\.approx)"),
+        Proof(
+            "softmax_lock in Gluon",
+            "In the PTX, the exponentials follow a wait, with no mma.sync between.",
+            Twin("softmax_lock", "gluon"),
+            Twin("setmaxnreg_consumers", "gluon"),
+            Detector("ptx", "try_wait ex2", order=r"try_wait(?=\.parity)|\bmma(?=\.sync)|\bex2(?=\.approx)"),
+        ),
+        Proof(
+            "lock by mbarriers in Gluon",
+            "In the PTX, the exponentials follow a wait, with no wgmma or shuffle between.",
+            Twin("exp_lock", "gluon", tile=SQUARE),
+            Twin("producer_consumer", "gluon", tile=SQUARE),
+            Detector(
+                "ptx",
+                "try_wait ex2",
+                order=r"try_wait(?=\.parity)|commit_group(?=\.sync)|shfl(?=\.sync)|\bex2(?=\.approx)",
             ),
-            Proof(
-                "lock by mbarriers in Gluon",
-                "In the PTX, the exponentials follow a wait, with no wgmma or shuffle between.",
-                Twin("exp_lock", "gluon", tile=SQUARE),
-                Twin("producer_consumer", "gluon", tile=SQUARE),
-                Detector(
-                    "ptx",
-                    "try_wait ex2",
-                    order=r"try_wait(?=\.parity)|commit_group(?=\.sync)|shfl(?=\.sync)|\bex2(?=\.approx)",
-                ),
-            ),
-            Proof(
-                "turns by mbarriers in Gluon",
-                "After it issues two products, a warpgroup arrives at an mbarrier before it waits for the first "
-                "product.",
-                Twin("pingpong", "gluon", tile=SQUARE),
-                Twin("overlapped_softmax", "gluon", tile=SQUARE),
-                Detector(
-                    "ptx",
-                    r"commit_group arrive wait_group\.sync\.aligned\s+1",
-                    order=r"commit_group(?=\.sync)|arrive(?=\.shared)|wait_group\S+\s+\d",
-                ),
+        ),
+        Proof(
+            "turns by mbarriers in Gluon",
+            "After it issues two products, a warpgroup arrives at an mbarrier before it waits for the first product.",
+            Twin("pingpong", "gluon", tile=SQUARE),
+            Twin("overlapped_softmax", "gluon", tile=SQUARE),
+            Detector(
+                "ptx",
+                r"commit_group arrive wait_group\.sync\.aligned\s+1",
+                order=r"commit_group(?=\.sync)|arrive(?=\.shared)|wait_group\S+\s+\d",
             ),
         ),
         word="wait_turn",
     ),
-    Claim(
+    claim(
         "double_buffered_p",
         "gluon",
         "direct",
         "The wait for P V also takes the next P, so the next P is converted before that wait.",
-        (
-            Proof(
-                "operand_in_flight_gluon",
-                "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
-                Probe("operand_in_flight_gluon", "second set"),
-                Probe("operand_in_flight_gluon", "one set"),
-                Detector(
-                    "ptx",
-                    r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
-                    order=r"wgmma\.wait_group\S+\s+\d|\bcvt(?=\.rn\.bf16)",
-                ),
+        Proof(
+            "operand_in_flight_gluon",
+            "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
+            Probe("operand_in_flight_gluon", "second set"),
+            Probe("operand_in_flight_gluon", "one set"),
+            Detector(
+                "ptx",
+                r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),
+                order=r"wgmma\.wait_group\S+\s+\d|\bcvt(?=\.rn\.bf16)",
             ),
         ),
         word=r"deps=\[o, p\]",
     ),
-    Claim(
+    claim(
         "flagship",
         "gluon",
         "direct",
         "The source writes roles, registers, barriers, both products in flight, the order of tiles and "
         "the store of O. It has no branch for a single warp, and ptxas decides whether one instruction "
         "compares three integers.",
-        (
-            Proof(
-                "flagship in Gluon, in flight",
-                "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
-                Twin("flagship", "gluon", tile=SQUARE),
-                Twin("producer_consumer", "gluon", tile=SQUARE),
-                IN_FLIGHT,
-            ),
-            Proof(
-                "flagship in Gluon, stores",
-                "O leaves by TMA (UTMASTG).",
-                Twin("flagship", "gluon", tile=SQUARE),
-                Twin("persistent", "gluon", tile=SQUARE),
-                Detector("sass", r"UTMASTG\S*"),
-            ),
-            Proof(
-                "flagship in Gluon, tiles",
-                "The next tile comes from an atomic counter.",
-                Twin("flagship", "gluon", tile=SQUARE),
-                Twin("pinned_maxima", "gluon", tile=SQUARE),
-                Detector("ptx", r"\batom\.\S*add\S*"),
-            ),
+        Proof(
+            "flagship in Gluon, in flight",
+            "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
+            Twin("flagship", "gluon", tile=SQUARE),
+            Twin("producer_consumer", "gluon", tile=SQUARE),
+            IN_FLIGHT,
+        ),
+        Proof(
+            "flagship in Gluon, stores",
+            "O leaves by TMA (UTMASTG).",
+            Twin("flagship", "gluon", tile=SQUARE),
+            Twin("persistent", "gluon", tile=SQUARE),
+            Detector("sass", r"UTMASTG\S*"),
+        ),
+        Proof(
+            "flagship in Gluon, tiles",
+            "The next tile comes from an atomic counter.",
+            Twin("flagship", "gluon", tile=SQUARE),
+            Twin("pinned_maxima", "gluon", tile=SQUARE),
+            Detector("ptx", r"\batom\.\S*add\S*"),
         ),
         word=r"warp_specialize",
     ),

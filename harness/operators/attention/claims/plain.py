@@ -1,6 +1,6 @@
 """What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim
 from harness.operators.attention.claims.hopper import WAITS_FOR_AN_IF
 from harness.operators.attention.claims.twin import Twin
 
@@ -112,73 +112,65 @@ def _words(dialect: str) -> tuple[Claim, ...]:
     scalar = "shapes" if dialect == "triton" else "scalar"
     further = TO_CORE_TRITON if dialect == "triton" else {}
     return (
-        Claim(
+        claim(
             "scalar",
             dialect,
             "direct",
             "The source sums elementwise products over a third dimension, so the compiler uses no tensor cores.",
-            (
-                Proof(
-                    f"scalar{of}",
-                    "The machine code has no tensor-core instruction.",
-                    Probe(probe, scalar),
-                    Probe("mma_choice", "native"),
-                    PRODUCTS,
-                    seen=False,
-                    obtained=True,
-                ),
-                *((IEEE,) if dialect == "triton" else ()),
+            Proof(
+                f"scalar{of}",
+                "The machine code has no tensor-core instruction.",
+                Probe(probe, scalar),
+                Probe("mma_choice", "native"),
+                PRODUCTS,
+                seen=False,
+                obtained=True,
             ),
+            *((IEEE,) if dialect == "triton" else ()),
             word=rf"{language}\.sum",
         ),
-        Claim(
+        claim(
             "exp2_softmax",
             dialect,
             "direct",
             "exp2(x * scale - shift) is one FFMA and one MUFU.EX2. exp needs one more multiplication.",
-            (
-                Proof(
-                    f"exp2{of}",
-                    "The machine code with exp2 has no separate multiplication (FMUL); with exp it has.",
-                    Probe(probe, "exp2"),
-                    Probe(probe, "exp"),
-                    MULTIPLICATIONS,
-                    seen=False,
-                    obtained=True,
-                ),
+            Proof(
+                f"exp2{of}",
+                "The machine code with exp2 has no separate multiplication (FMUL); with exp it has.",
+                Probe(probe, "exp2"),
+                Probe(probe, "exp"),
+                MULTIPLICATIONS,
+                seen=False,
+                obtained=True,
             ),
             word=rf"{language}\.exp2",
         ),
         *(
-            Claim(
+            claim(
                 technique,
                 dialect,
                 "direct",
                 f"{says}. {who}{further.get(technique, '')}",
-                (
-                    condition(probe, of),
-                    *((*PACKED, ELEMENTWISE, SELECTED) if dialect == "triton" else IN_GLUON),
-                    *((WAITS_FOR_AN_IF,) if technique in further else ()),
-                ),
+                condition(probe, of),
+                *((*PACKED, ELEMENTWISE, SELECTED) if dialect == "triton" else IN_GLUON),
+                *((WAITS_FOR_AN_IF,) if technique in further else ()),
                 word=rf"if {language}\.max",
             )
             for technique, says in BY_HAND.items()
             if (technique, dialect) != ("lazy_consumers", "triton")  # see roles.py
         ),
         *(
-            Claim(
+            claim(
                 technique,
                 dialect,
                 "direct",
                 says,
-                (
-                    Proof(
-                        f"order of blocks{of}",
-                        "The kernel counts its tile back from the number of blocks (%nctaid.x).",
-                        Probe(probe, "order"),
-                        Probe(probe, "plain"),
-                        ORDER,
-                    ),
+                Proof(
+                    f"order of blocks{of}",
+                    "The kernel counts its tile back from the number of blocks (%nctaid.x).",
+                    Probe(probe, "order"),
+                    Probe(probe, "plain"),
+                    ORDER,
                 ),
                 word=rf"{language}\.program_id",
             )
@@ -190,116 +182,108 @@ def _words(dialect: str) -> tuple[Claim, ...]:
 CLAIMS = (
     *_words("triton"),
     *_words("gluon"),
-    Claim(
+    claim(
         "vectorized_loads",
         "triton",
         "hint",
         "The compiler makes loads as wide as the known alignment and contiguity allow. tl.multiple_of and "
         "tl.max_contiguous state both: the first widens a load, the second narrows it.",
-        (
-            Proof(
-                "loads of 16 bytes",
-                "Each lane loads 16 bytes at once if the pointers are known to be aligned.",
-                Probe("words", "plain"),
-                Probe("words", "unaligned"),
-                SIXTEEN_BYTES,
-                obtained=False,
-            ),
-            Proof(
-                "loads widened",
-                "tl.multiple_of(pointers, 16) makes each lane load 16 bytes at once.",
-                Probe("load_width", "multiple_of"),
-                Probe("load_width", "unaligned"),
-                SIXTEEN_BYTES,
-            ),
-            Proof(
-                "loads narrowed",
-                "With tl.max_contiguous(index, 2), each lane loads only 8 bytes at once.",
-                Probe("load_width", "max_contiguous"),
-                Probe("load_width", "aligned"),
-                Detector("sass", r"\bLDG\.E\.64"),
-            ),
+        Proof(
+            "loads of 16 bytes",
+            "Each lane loads 16 bytes at once if the pointers are known to be aligned.",
+            Probe("words", "plain"),
+            Probe("words", "unaligned"),
+            SIXTEEN_BYTES,
+            obtained=False,
+        ),
+        Proof(
+            "loads widened",
+            "tl.multiple_of(pointers, 16) makes each lane load 16 bytes at once.",
+            Probe("load_width", "multiple_of"),
+            Probe("load_width", "unaligned"),
+            SIXTEEN_BYTES,
+        ),
+        Proof(
+            "loads narrowed",
+            "With tl.max_contiguous(index, 2), each lane loads only 8 bytes at once.",
+            Probe("load_width", "max_contiguous"),
+            Probe("load_width", "aligned"),
+            Detector("sass", r"\bLDG\.E\.64"),
         ),
         word=r"multiple_of|max_contiguous",
     ),
-    Claim(
+    claim(
         "vectorized_loads",
         "gluon",
         "direct",
         "The layout of the loaded tensor says how many adjacent elements each lane holds.",
-        (
-            Proof(
-                "loads of 16 bytes in Gluon",
-                "With four floats per lane, each lane loads 16 bytes at once.",
-                Probe("words_gluon", "plain"),
-                Probe("words_gluon", "narrow"),
-                SIXTEEN_BYTES,
-            ),
+        Proof(
+            "loads of 16 bytes in Gluon",
+            "With four floats per lane, each lane loads 16 bytes at once.",
+            Probe("words_gluon", "plain"),
+            Probe("words_gluon", "narrow"),
+            SIXTEEN_BYTES,
         ),
         word=r"BlockedLayout\(\[EACH\]",
     ),
-    Claim(
+    claim(
         "wmma",
         "triton",
         "hatch",
         "tl.dot compiles to mma.sync or wgmma, not to wmma. Inline PTX can issue wmma, but PTX does not "
         "define which lane holds which element.",
-        (
+        Proof(
+            "wmma by inline PTX",
+            "The PTX has wmma.mma.",
+            Probe("mma_asm", "wmma"),
+            Probe("mma_asm", "plain"),
+            Detector("ptx", r"wmma\.mma\S*"),
+        ),
+        *(
             Proof(
-                "wmma by inline PTX",
-                "The PTX has wmma.mma.",
+                f"wmma {form}",
+                shows,
+                Probe("mma_choice", form),
                 Probe("mma_asm", "wmma"),
-                Probe("mma_asm", "plain"),
-                Detector("ptx", r"wmma\.mma\S*"),
-            ),
-            *(
-                Proof(
-                    f"wmma {form}",
-                    shows,
-                    Probe("mma_choice", form),
-                    Probe("mma_asm", "wmma"),
-                    Detector("ptx", r"\bwmma\.mma\S*"),
-                    seen=False,
-                )
-                for form, shows in (
-                    ("native", "tl.dot does not compile to wmma."),
-                    ("mma_sync", "tl.dot does not compile to wmma with DISABLE_MMA_V3=1 either."),
-                )
-            ),
+                Detector("ptx", r"\bwmma\.mma\S*"),
+                seen=False,
+            )
+            for form, shows in (
+                ("native", "tl.dot does not compile to wmma."),
+                ("mma_sync", "tl.dot does not compile to wmma with DISABLE_MMA_V3=1 either."),
+            )
         ),
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "wmma",
         "gluon",
         "hatch",
         "Gluon has no layout for wmma. Inline PTX can issue wmma, but PTX does not define which lane "
         "holds which element.",
-        (
-            Proof(
-                "wmma by inline PTX in Gluon",
-                "The PTX has wmma.mma.",
-                Probe("wmma_gluon", "asm"),
-                Probe("wmma_gluon", "plain"),
-                Detector("ptx", r"wmma\.mma\S*"),
-            ),
-            Proof(
-                "wmma mma_v2",
-                "mma_v2 compiles to mma.sync, not to wmma.",
-                Probe("wmma_gluon", "mma_v2"),
-                Probe("wmma_gluon", "asm"),
-                Detector("ptx", r"\bwmma\.mma\S*"),
-                seen=False,
-            ),
+        Proof(
+            "wmma by inline PTX in Gluon",
+            "The PTX has wmma.mma.",
+            Probe("wmma_gluon", "asm"),
+            Probe("wmma_gluon", "plain"),
+            Detector("ptx", r"wmma\.mma\S*"),
+        ),
+        Proof(
+            "wmma mma_v2",
+            "mma_v2 compiles to mma.sync, not to wmma.",
+            Probe("wmma_gluon", "mma_v2"),
+            Probe("wmma_gluon", "asm"),
+            Detector("ptx", r"\bwmma\.mma\S*"),
+            seen=False,
         ),
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "mma_ldmatrix",
         "triton",
         "automatic",
         "The compiler reads the operands of mma.sync with ldmatrix. The source does not ask for it.",
-        tuple(
+        *tuple(
             Proof(
                 f"ldmatrix {form}",
                 f"ldmatrix reads the operands of the {form} loop (LDSM).",
@@ -310,68 +294,62 @@ CLAIMS = (
             for form in ("plain", "rotated", "branched")
         ),
     ),
-    Claim(
+    claim(
         "mma_ldmatrix",
         "gluon",
         "hint",
         "The source sets the layouts of the tile and of the operand. From them the compiler decides "
         "whether ldmatrix reads the tile.",
-        (
-            Proof(
-                "ldmatrix in Gluon",
-                "ldmatrix reads a swizzled tile (LDSM).",
-                Probe("swizzle_gluon", "swizzled"),
-                Probe("words_gluon", "plain"),
-                LDMATRIX,
-            ),
-            Proof(
-                "no ldmatrix in Gluon",
-                "A padded tile is read 2 bytes at a time (LDS.U16).",
-                Probe("swizzle_gluon", "padded"),
-                Probe("swizzle_gluon", "swizzled"),
-                Detector("sass", r"LDS\.U16"),
-                obtained=False,
-            ),
+        Proof(
+            "ldmatrix in Gluon",
+            "ldmatrix reads a swizzled tile (LDSM).",
+            Probe("swizzle_gluon", "swizzled"),
+            Probe("words_gluon", "plain"),
+            LDMATRIX,
+        ),
+        Proof(
+            "no ldmatrix in Gluon",
+            "A padded tile is read 2 bytes at a time (LDS.U16).",
+            Probe("swizzle_gluon", "padded"),
+            Probe("swizzle_gluon", "swizzled"),
+            Detector("sass", r"LDS\.U16"),
+            obtained=False,
         ),
         word="DotOperandLayout",
     ),
-    Claim(
+    claim(
         "ldmatrix_x4",
         "triton",
         "automatic",
         "The compiler makes ldmatrix load four matrices at a time. The source does not ask for it.",
-        (
-            Proof(
-                "ldmatrix x4",
-                "ldmatrix loads four matrices at a time (.x4).",
-                Probe("cp_async_order", "plain"),
-                Probe("words", "plain"),
-                LDMATRIX_X4,
-            ),
+        Proof(
+            "ldmatrix x4",
+            "ldmatrix loads four matrices at a time (.x4).",
+            Probe("cp_async_order", "plain"),
+            Probe("words", "plain"),
+            LDMATRIX_X4,
         ),
     ),
-    Claim(
+    claim(
         "ldmatrix_x4",
         "gluon",
         "automatic",
         "When the compiler uses ldmatrix, it loads four matrices at a time.",
-        (
-            Proof(
-                "ldmatrix x4 in Gluon",
-                "ldmatrix loads four matrices at a time (.x4).",
-                Probe("swizzle_gluon", "swizzled"),
-                Probe("words_gluon", "plain"),
-                LDMATRIX_X4,
-            ),
+        Proof(
+            "ldmatrix x4 in Gluon",
+            "ldmatrix loads four matrices at a time (.x4).",
+            Probe("swizzle_gluon", "swizzled"),
+            Probe("words_gluon", "plain"),
+            LDMATRIX_X4,
         ),
     ),
-    Claim(
+    claim(
         "register_softmax",
         "triton",
         "automatic",
         "The compiler keeps P in registers: the result of Q K^T becomes the operand of P V. The source "
         "does not ask for it.",
-        tuple(
+        *tuple(
             Proof(
                 f"P in registers {form}",
                 f"The {form} loop stores nothing to shared memory.",
@@ -384,102 +362,92 @@ CLAIMS = (
             for form in ("plain", "rotated")
         ),
     ),
-    Claim(
+    claim(
         "tma_loads",
         "triton",
         "direct",
         "Loading from a tensor descriptor compiles to a TMA load.",
-        (
-            Proof(
-                "TMA load",
-                "The machine code has TMA loads (UTMALDG).",
-                Probe("warp_specialize", "90 off"),
-                Probe("overlap_plain", "plain"),
-                Detector("sass", r"UTMALDG\S*"),
-            ),
+        Proof(
+            "TMA load",
+            "The machine code has TMA loads (UTMALDG).",
+            Probe("warp_specialize", "90 off"),
+            Probe("overlap_plain", "plain"),
+            Detector("sass", r"UTMALDG\S*"),
         ),
         word=r"tl\.make_tensor_descriptor",
     ),
-    Claim(
+    claim(
         "tma_loads",
         "gluon",
         "direct",
         "The source issues each TMA load with its descriptor, its shared-memory buffer and its mbarrier.",
-        (
-            Proof(
-                "TMA load in Gluon",
-                "The machine code has TMA loads (UTMALDG).",
-                Probe("roles_gluon", "no roles"),
-                Probe("warps_gluon", "one"),
-                Detector("sass", r"UTMALDG\S*"),
-            ),
+        Proof(
+            "TMA load in Gluon",
+            "The machine code has TMA loads (UTMALDG).",
+            Probe("roles_gluon", "no roles"),
+            Probe("warps_gluon", "one"),
+            Detector("sass", r"UTMALDG\S*"),
         ),
         word=r"load_async\(",
     ),
-    Claim(
+    claim(
         "softmax_lock",
         "triton",
         "hatch",
         "A lock between two halves of a block needs a barrier for some of its warps. Core Triton has "
         "none; inline PTX does. The half that leaves the lock cannot start P V alone, because the "
         "compiler puts a barrier of the whole block before P V.",
-        (
-            Proof(
-                "locked exponentials",
-                "All exponentials of an iteration come after the waits at barriers 9 and 10 and before the arrival.",
-                Twin("softmax_lock", "hatch"),
-                Twin("softmax_lock", "triton"),
-                Detector(
-                    "sass", "0x9 0xa (?:EX2 ){60,}ARV 0x0", in_loop=True, order=r"EX2|(?<=BLOCKING )0x\w+|(?<=BAR\.)ARV"
-                ),
+        Proof(
+            "locked exponentials",
+            "All exponentials of an iteration come after the waits at barriers 9 and 10 and before the arrival.",
+            Twin("softmax_lock", "hatch"),
+            Twin("softmax_lock", "triton"),
+            Detector(
+                "sass", "0x9 0xa (?:EX2 ){60,}ARV 0x0", in_loop=True, order=r"EX2|(?<=BLOCKING )0x\w+|(?<=BAR\.)ARV"
             ),
-            Proof(
-                "a barrier behind the lock",
-                "In the PTX, barriers of the whole block come between the exponentials and P V.",
-                Twin("softmax_lock", "hatch"),
-                Twin("softmax_lock", "cuda"),
-                Detector("ptx", r"ex2 (?:bar\.sync\s+0 )+mma", order=r"\bex2(?=\.)|bar\.sync\s+0|\bmma(?=\.sync)"),
-                obtained=False,
-            ),
-            Proof(
-                "lock by inline PTX",
-                "In the main loop, one half of the warps waits at barrier 9 and the other half only arrives there.",
-                Probe("named_barrier", "asm"),
-                Probe("named_barrier", "plain"),
-                Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x100", in_loop=True),
-            ),
+        ),
+        Proof(
+            "a barrier behind the lock",
+            "In the PTX, barriers of the whole block come between the exponentials and P V.",
+            Twin("softmax_lock", "hatch"),
+            Twin("softmax_lock", "cuda"),
+            Detector("ptx", r"ex2 (?:bar\.sync\s+0 )+mma", order=r"\bex2(?=\.)|bar\.sync\s+0|\bmma(?=\.sync)"),
+            obtained=False,
+        ),
+        Proof(
+            "lock by inline PTX",
+            "In the main loop, one half of the warps waits at barrier 9 and the other half only arrives there.",
+            Probe("named_barrier", "asm"),
+            Probe("named_barrier", "plain"),
+            Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x100", in_loop=True),
         ),
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "register_softmax",
         "gluon",
         "direct",
         "convert_layout gives P the layout of an operand in registers.",
-        (
-            Proof(
-                "P in registers in Gluon",
-                "P V reads its first operand from registers.",
-                Probe("roles_gluon", "64"),
-                Probe("warps_gluon", "one"),
-                Detector("ptx", r"wgmma\.mma_async\S* \{[^}\n]*\}, ?\{"),
-            ),
+        Proof(
+            "P in registers in Gluon",
+            "P V reads its first operand from registers.",
+            Probe("roles_gluon", "64"),
+            Probe("warps_gluon", "one"),
+            Detector("ptx", r"wgmma\.mma_async\S* \{[^}\n]*\}, ?\{"),
         ),
         word="DotOperandLayout",
     ),
-    Claim(
+    claim(
         "staged_epilogue",
         "gluon",
         "direct",
         "The source converts O to a layout of rows before the store. The conversion goes through shared memory.",
-        (
-            Proof(
-                "epilogue in Gluon staged",
-                "The tile passes through shared memory (STS).",
-                Probe("swizzle_gluon", "swizzled cp_async"),
-                Probe("words_gluon", "plain"),
-                Detector("sass", r"\bSTS\S*"),
-            ),
+        Proof(
+            "epilogue in Gluon staged",
+            "The tile passes through shared memory (STS).",
+            Probe("swizzle_gluon", "swizzled cp_async"),
+            Probe("words_gluon", "plain"),
+            Detector("sass", r"\bSTS\S*"),
         ),
         word="convert_layout",
     ),

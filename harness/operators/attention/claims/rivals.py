@@ -1,6 +1,6 @@
 """CuTe DSL and cuTile, for sm_90a: seven questions that separate them from Triton. Grades only; nothing is timed."""
 
-from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof
+from harness.expressibility.claims import VERSIONS, Claim, Detector, Probe, Proof, claim
 
 ASKED = {
     "swizzle": "the swizzle of an operand in shared memory",
@@ -27,7 +27,7 @@ def _control_in_cute(form: str) -> Probe:
 
 
 def _direct(asked: str, says: str, word: str, proof: Proof) -> Claim:
-    return Claim(asked, "cute", "direct", says, (proof,), word=word)
+    return claim(asked, "cute", "direct", says, proof, word=word)
 
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x\d+", least=2)
@@ -123,167 +123,153 @@ CUTE = (
 )
 
 CUTILE = (
-    Claim(
+    claim(
         "swizzle",
         "cutile",
         "automatic",
         "The source has no control over shared memory. The compiler swizzles each operand by 128 bytes, "
         "or by fewer if the rows of a tile are shorter.",
-        (
-            Proof(
-                "cutile swizzle",
-                "Operands with rows of 128 bytes get a swizzle of 128 bytes, as their descriptors show.",
-                _cutile("hints"),
-                _control_in_cute("unswizzled"),
-                OF_128_BYTES,
-            ),
-            Proof(
-                "cutile swizzle of narrow tiles",
-                "An operand with 16 columns gets a swizzle of 32 bytes, as its descriptor shows.",
-                _cutile("hints", "narrow"),
-                _cutile("hints"),
-                OF_32_BYTES,
-            ),
+        Proof(
+            "cutile swizzle",
+            "Operands with rows of 128 bytes get a swizzle of 128 bytes, as their descriptors show.",
+            _cutile("hints"),
+            _control_in_cute("unswizzled"),
+            OF_128_BYTES,
+        ),
+        Proof(
+            "cutile swizzle of narrow tiles",
+            "An operand with 16 columns gets a swizzle of 32 bytes, as its descriptor shows.",
+            _cutile("hints", "narrow"),
+            _cutile("hints"),
+            OF_32_BYTES,
         ),
     ),
-    Claim(
+    claim(
         "barriers",
         "cutile",
         "hatch",
         "The source cannot name warps, and so cannot ask for a barrier of some of them. cuTile calls "
         "ptxas as a separate program. A script in its place can add such a barrier to the PTX, but the "
         "compiler does not know about it.",
-        (
-            Proof(
-                "cutile barriers",
-                "The machine code has barrier 9 of 128 threads, which the script added to the PTX.",
-                _cutile("hints", "barrier"),
-                _cutile("hints"),
-                Detector("sass", NUMBERED.pattern),
-            ),
+        Proof(
+            "cutile barriers",
+            "The machine code has barrier 9 of 128 threads, which the script added to the PTX.",
+            _cutile("hints", "barrier"),
+            _cutile("hints"),
+            Detector("sass", NUMBERED.pattern),
         ),
         word="edit=",
     ),
-    Claim(
+    claim(
         "roles",
         "cutile",
         "automatic",
         "The compiler splits the warps into roles, even without optimization: some give up their "
         "registers. The source cannot ask for it.",
-        (
-            Proof(
-                "cutile roles",
-                "Some warps give up registers (USETMAXREG.DEALLOC); a plain copy kernel has no such warps.",
-                _cutile("hints"),
-                _cutile("hints", "copy"),
-                Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
-            ),
-            Proof(
-                "cutile roles without optimization",
-                "Some warps give up registers at optimization level 0 too.",
-                _cutile("hints", "not optimized"),
-                _cutile("hints", "copy"),
-                Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
-            ),
+        Proof(
+            "cutile roles",
+            "Some warps give up registers (USETMAXREG.DEALLOC); a plain copy kernel has no such warps.",
+            _cutile("hints"),
+            _cutile("hints", "copy"),
+            Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
+        ),
+        Proof(
+            "cutile roles without optimization",
+            "Some warps give up registers at optimization level 0 too.",
+            _cutile("hints", "not optimized"),
+            _cutile("hints", "copy"),
+            Detector("sass", r"USETMAXREG\.DEALLOC\S*"),
         ),
     ),
-    Claim(
+    claim(
         "registers",
         "cutile",
         "hint",
         "With num_worker_warps=8 the compiler lets some warps take more registers. It chooses the number.",
-        (
-            Proof(
-                "cutile registers",
-                "Some warps take registers by setmaxnreg, with a number that the source does not have.",
-                _cutile("hints", "eight warps"),
-                _cutile("hints"),
-                Detector("ptx", r"setmaxnreg\.inc\S*\s+\d+"),
-            ),
+        Proof(
+            "cutile registers",
+            "Some warps take registers by setmaxnreg, with a number that the source does not have.",
+            _cutile("hints", "eight warps"),
+            _cutile("hints"),
+            Detector("ptx", r"setmaxnreg\.inc\S*\s+\d+"),
         ),
         word="num_worker_warps=8",
     ),
-    Claim(
+    claim(
         "waits",
         "cutile",
         "hint",
         "The source cannot place a wait, and every wait in the PTX is for all products. With "
         "num_worker_warps=8 ptxas puts exponentials between a product and its wait; with four warps it "
         "does not.",
-        (
-            Proof(
-                "cutile waits",
-                "In the main loop, exponentials come between a product and the wait for it.",
-                _cutile("overlap", "eight warps"),
-                _cutile("overlap", "four warps"),
-                Detector(
-                    "sass",
-                    r"HGMMA MUFU\.EX2 (?:HGMMA |MUFU\.EX2 )*WARPGROUP",
-                    in_loop=True,
-                    order=r"\bHGMMA\b|MUFU\.EX2|\bWARPGROUP(?=\.DEPBAR)",
-                ),
+        Proof(
+            "cutile waits",
+            "In the main loop, exponentials come between a product and the wait for it.",
+            _cutile("overlap", "eight warps"),
+            _cutile("overlap", "four warps"),
+            Detector(
+                "sass",
+                r"HGMMA MUFU\.EX2 (?:HGMMA |MUFU\.EX2 )*WARPGROUP",
+                in_loop=True,
+                order=r"\bHGMMA\b|MUFU\.EX2|\bWARPGROUP(?=\.DEPBAR)",
             ),
-            Proof(
-                "cutile waits for all",
-                "No wait in the PTX leaves a product in flight.",
-                _cutile("overlap", "eight warps"),
-                _control_in_cute("wait one"),
-                Detector("ptx", r"wgmma\.wait_group\S+\s+[1-9]"),
-                seen=False,
-            ),
+        ),
+        Proof(
+            "cutile waits for all",
+            "No wait in the PTX leaves a product in flight.",
+            _cutile("overlap", "eight warps"),
+            _control_in_cute("wait one"),
+            Detector("ptx", r"wgmma\.wait_group\S+\s+[1-9]"),
+            seen=False,
         ),
         word="num_worker_warps=8",
     ),
-    Claim(
+    claim(
         "tiles",
         "cutile",
         "inexpressible",
         "The sides of a tile are powers of two. 176 columns take three products of 128, 32 and 16.",
-        (
-            Proof(
-                "cutile tile of 176",
-                "A tile of 176 columns is an error.",
-                _cutile("tile_176", "176"),
-                _cutile("tile_176", "composed"),
-                Detector("words", r"Dimension #1 of shape \(128, 176\) is not a power of two"),
-            ),
-            Proof(
-                "cutile tiles joined",
-                "A tile joined from 128 and 32 columns is an error too.",
-                _cutile("tile_176", "joined"),
-                _cutile("tile_176", "composed"),
-                Detector("words", r"Result tile shape must be power of 2, got: \[64, 160\]"),
-            ),
-            Proof(
-                "cutile tiles composed",
-                "Three products in one loop compile, but no wgmma has N = 176.",
-                _cutile("tile_176", "composed"),
-                _control_in_cute("176"),
-                Detector("ptx", r"wgmma\.mma_async\S*n176k16"),
-                seen=False,
-            ),
-            Proof(
-                "cutile tile edited",
-                "If N = 176 is edited into the PTX, the accumulator has too few registers for it.",
-                _cutile("tile_176", "edited"),
-                _cutile("tile_176", "composed"),
-                Detector("words", r"Argument vector size mismatch for instruction 'wgmma\.mma_async"),
-            ),
+        Proof(
+            "cutile tile of 176",
+            "A tile of 176 columns is an error.",
+            _cutile("tile_176", "176"),
+            _cutile("tile_176", "composed"),
+            Detector("words", r"Dimension #1 of shape \(128, 176\) is not a power of two"),
+        ),
+        Proof(
+            "cutile tiles joined",
+            "A tile joined from 128 and 32 columns is an error too.",
+            _cutile("tile_176", "joined"),
+            _cutile("tile_176", "composed"),
+            Detector("words", r"Result tile shape must be power of 2, got: \[64, 160\]"),
+        ),
+        Proof(
+            "cutile tiles composed",
+            "Three products in one loop compile, but no wgmma has N = 176.",
+            _cutile("tile_176", "composed"),
+            _control_in_cute("176"),
+            Detector("ptx", r"wgmma\.mma_async\S*n176k16"),
+            seen=False,
+        ),
+        Proof(
+            "cutile tile edited",
+            "If N = 176 is edited into the PTX, the accumulator has too few registers for it.",
+            _cutile("tile_176", "edited"),
+            _cutile("tile_176", "composed"),
+            Detector("words", r"Argument vector size mismatch for instruction 'wgmma\.mma_async"),
         ),
     ),
-    Claim(
+    claim(
         "clusters",
         "cutile",
         "hint",
         "num_ctas=2 asks for clusters of two blocks. The compiler then issues TMA loads for both.",
-        (
-            Proof(
-                "cutile clusters",
-                "A TMA load writes into both blocks of the cluster.",
-                _cutile("hints", "two blocks"),
-                _cutile("hints"),
-                MULTICAST,
-            ),
+        Proof(
+            "cutile clusters",
+            "A TMA load writes into both blocks of the cluster.",
+            _cutile("hints", "two blocks"),
+            _cutile("hints"),
+            MULTICAST,
         ),
         word="num_ctas=2",
     ),

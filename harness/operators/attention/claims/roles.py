@@ -1,6 +1,6 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Detector, Probe, Proof, claim
 from harness.operators.attention.claims.twin import Twin
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
@@ -145,279 +145,257 @@ PRODUCER_CONSUMER = Twin("producer_consumer", "triton", tile="128x128-s2-w8")
 INVALIDATED = r"mbarrier\.inval"
 
 CLAIMS = (
-    Claim(
+    claim(
         "warp_specialized",
         "triton",
         "hint",
         f"{SAID_OF_ROLES} The kernel invalidates none of its barriers, whose memory may hold K later.",
-        (
-            *ROLES_OF_THE_COMPILER,
-            Proof(
-                "warp_specialize none invalidated",
-                "No barrier is invalidated; without roles all are.",
-                PRODUCER_CONSUMER,
-                Twin("wgmma", "triton", tile="128x128-s2-w8"),
-                Detector("ptx", INVALIDATED),
-                seen=False,
-            ),
+        *ROLES_OF_THE_COMPILER,
+        Proof(
+            "warp_specialize none invalidated",
+            "No barrier is invalidated; without roles all are.",
+            PRODUCER_CONSUMER,
+            Twin("wgmma", "triton", tile="128x128-s2-w8"),
+            Detector("ptx", INVALIDATED),
+            seen=False,
         ),
         gates="warp_specialize_stages",
         versions=("3.6.0", "3.7.1"),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "warp_specialized",
         "triton",
         "hint",
         f"{SAID_OF_ROLES} The kernel invalidates all of its barriers in the end.",
-        (
-            *ROLES_OF_THE_COMPILER,
-            Proof(
-                "warp_specialize all invalidated",
-                "28 barriers are invalidated; without roles there are 5.",
-                PRODUCER_CONSUMER,
-                Twin("wgmma", "triton", tile="128x128-s2-w8"),
-                Detector("ptx", INVALIDATED, least=28),
-            ),
+        *ROLES_OF_THE_COMPILER,
+        Proof(
+            "warp_specialize all invalidated",
+            "28 barriers are invalidated; without roles there are 5.",
+            PRODUCER_CONSUMER,
+            Twin("wgmma", "triton", tile="128x128-s2-w8"),
+            Detector("ptx", INVALIDATED, least=28),
         ),
         gates="warp_specialize_stages",
         versions=("3.8.0", "3.9.0"),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "lazy_consumers",
         "triton",
         "hint",
         "Roles and the condition of lazy_rescale exclude each other in the forms tried: the compiler ignores the "
         "request for roles, also with the condition in tl.map_elementwise.",
-        (
-            WITHOUT_AN_IF,
-            Proof(
-                "roles_kept elementwise",
-                "With the condition in tl.map_elementwise it adds no warps either.",
-                Probe("roles_kept", "elementwise"),
-                Probe("roles_kept", "plain"),
-                ROLES,
-                seen=False,
-            ),
+        WITHOUT_AN_IF,
+        Proof(
+            "roles_kept elementwise",
+            "With the condition in tl.map_elementwise it adds no warps either.",
+            Probe("roles_kept", "elementwise"),
+            Probe("roles_kept", "plain"),
+            ROLES,
+            seen=False,
         ),
         fault="dropped",
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "warp_specialized",
         "gluon",
         "direct",
         "gl.warp_specialize takes functions, each with its number of warps and registers.",
-        (
-            Proof(
-                "warp_specialized in Gluon",
-                "Eight consumer warps, one producer warp and three idle warps: 12 warps are launched.",
-                Twin("warp_specialized", "gluon"),
-                Twin("mbarrier_ring", "gluon"),
-                ROLES,
-            ),
-            Proof(
-                "roles_gluon",
-                "Four consumer warps, one producer warp and seven idle warps: 12 warps are launched.",
-                Probe("roles_gluon", "64"),
-                Probe("roles_gluon", "no roles"),
-                ROLES,
-            ),
+        Proof(
+            "warp_specialized in Gluon",
+            "Eight consumer warps, one producer warp and three idle warps: 12 warps are launched.",
+            Twin("warp_specialized", "gluon"),
+            Twin("mbarrier_ring", "gluon"),
+            ROLES,
+        ),
+        Proof(
+            "roles_gluon",
+            "Four consumer warps, one producer warp and seven idle warps: 12 warps are launched.",
+            Probe("roles_gluon", "64"),
+            Probe("roles_gluon", "no roles"),
+            ROLES,
         ),
         word=r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "warp_specialized_sm120",
         "triton",
         "hint",
         "The compiler obeys warp_specialize=True on sm_120 too, with mma.sync.",
-        (
-            Proof(
-                "warp_specialize sm_120",
-                "num_warps=4 launches eight warps.",
-                Probe("warp_specialize", "120 host"),
-                off("120 host"),
-                Detector("facts", r"warps 8"),
-            ),
+        Proof(
+            "warp_specialize sm_120",
+            "num_warps=4 launches eight warps.",
+            Probe("warp_specialize", "120 host"),
+            off("120 host"),
+            Detector("facts", r"warps 8"),
         ),
         versions=("3.6.0", "3.9.0"),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "warp_specialized_sm120",
         "triton",
         "hint",
         "warp_specialize=True makes the compiler fail on sm_120.",
-        (
-            Proof(
-                "warp_specialize sm_120 fails",
-                "The compiler ends with an error or a failed assertion.",
-                Probe("warp_specialize", "120 host"),
-                off("120 host"),
-                Detector("words", r"PassManager::run failed|Assertion .*failed|the process ended"),
-            ),
+        Proof(
+            "warp_specialize sm_120 fails",
+            "The compiler ends with an error or a failed assertion.",
+            Probe("warp_specialize", "120 host"),
+            off("120 host"),
+            Detector("words", r"PassManager::run failed|Assertion .*failed|the process ended"),
         ),
         fault="fails",
         versions=("3.7.1", "3.8.0"),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "warp_specialized_sm120",
         "gluon",
         "direct",
         "gl.warp_specialize takes functions on sm_120 too; they use mma.sync.",
-        (
-            Proof(
-                "roles_sm120_gluon",
-                "Four consumer warps, one producer warp and three idle warps: eight warps are launched.",
-                Probe("roles_sm120_gluon", "roles"),
-                Probe("roles_sm120_gluon", "no roles"),
-                Detector("facts", r"warps 8"),
-            ),
+        Proof(
+            "roles_sm120_gluon",
+            "Four consumer warps, one producer warp and three idle warps: eight warps are launched.",
+            Probe("roles_sm120_gluon", "roles"),
+            Probe("roles_sm120_gluon", "no roles"),
+            Detector("facts", r"warps 8"),
         ),
         word=r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "setmaxnreg_consumers",
         "triton",
         "hint",
         "With warp_specialize=True the compiler adds setmaxnreg and chooses the numbers. The option maxnreg moves "
         "them: below 168, its default here, no role gets 232. It cannot give each role a number of its own. Inline PTX "
         "with setmaxnreg reaches the machine code only if maxnreg is set.",
-        (
+        Proof(
+            "warp_specialize setmaxnreg",
+            "The roles give up and take registers (USETMAXREG).",
+            Probe("warp_specialize", "90"),
+            off("90"),
+            SETMAXNREG,
+        ),
+        *(
             Proof(
-                "warp_specialize setmaxnreg",
-                "The roles give up and take registers (USETMAXREG).",
+                f"warp_specialize maxnreg {limit}",
+                f"With maxnreg={limit} no role gets 232 registers.",
+                Probe("warp_specialize", f"90 maxnreg {limit}"),
                 Probe("warp_specialize", "90"),
-                off("90"),
-                SETMAXNREG,
-            ),
-            *(
-                Proof(
-                    f"warp_specialize maxnreg {limit}",
-                    f"With maxnreg={limit} no role gets 232 registers.",
-                    Probe("warp_specialize", f"90 maxnreg {limit}"),
-                    Probe("warp_specialize", "90"),
-                    Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
-                    seen=False,
-                )
-                for limit in (96, 160)
-            ),
-            Proof(
-                "warp_specialize maxnreg 200",
-                "With maxnreg=200 other numbers are in the code: 136 and 168 instead of 40 and 120.",
-                Probe("warp_specialize", "90 maxnreg 200"),
-                Probe("warp_specialize", "90"),
-                Detector("ptx", r"setmaxnreg\.dec\S+\s+(?:136|168)\b", least=2),
-            ),
-            Proof(
-                "warp_specialize maxnreg 200 consumers",
-                "With maxnreg=200 the consumers get 232 registers, as without it.",
-                Probe("warp_specialize", "90 maxnreg 200"),
-                Probe("warp_specialize", "90 maxnreg 160"),
                 Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
-            ),
-            Proof(
-                "setmaxnreg_asm",
-                "Inline PTX asks for setmaxnreg, but the machine code has none.",
-                Probe("setmaxnreg_asm", "asm"),
-                Probe("roles_gluon", "64"),
-                SETMAXNREG,
                 seen=False,
-            ),
-            Proof(
-                "setmaxnreg_asm maxnreg",
-                "With maxnreg=168 the machine code has setmaxnreg, but its warps have no code of their own.",
-                Probe("setmaxnreg_asm", "asm maxnreg"),
-                Probe("setmaxnreg_asm", "asm"),
-                SETMAXNREG,
-                obtained=False,
-            ),
+            )
+            for limit in (96, 160)
+        ),
+        Proof(
+            "warp_specialize maxnreg 200",
+            "With maxnreg=200 other numbers are in the code: 136 and 168 instead of 40 and 120.",
+            Probe("warp_specialize", "90 maxnreg 200"),
+            Probe("warp_specialize", "90"),
+            Detector("ptx", r"setmaxnreg\.dec\S+\s+(?:136|168)\b", least=2),
+        ),
+        Proof(
+            "warp_specialize maxnreg 200 consumers",
+            "With maxnreg=200 the consumers get 232 registers, as without it.",
+            Probe("warp_specialize", "90 maxnreg 200"),
+            Probe("warp_specialize", "90 maxnreg 160"),
+            Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
+        ),
+        Proof(
+            "setmaxnreg_asm",
+            "Inline PTX asks for setmaxnreg, but the machine code has none.",
+            Probe("setmaxnreg_asm", "asm"),
+            Probe("roles_gluon", "64"),
+            SETMAXNREG,
+            seen=False,
+        ),
+        Proof(
+            "setmaxnreg_asm maxnreg",
+            "With maxnreg=168 the machine code has setmaxnreg, but its warps have no code of their own.",
+            Probe("setmaxnreg_asm", "asm maxnreg"),
+            Probe("setmaxnreg_asm", "asm"),
+            SETMAXNREG,
+            obtained=False,
         ),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "setmaxnreg_consumers",
         "gluon",
         "direct",
         "gl.warp_specialize takes a number of registers for each worker.",
-        (
-            Proof(
-                "setmaxnreg_consumers in Gluon",
-                "Each of the two consumer warpgroups gets 240 registers.",
-                Twin("setmaxnreg_consumers", "gluon"),
-                Twin("mbarrier_ring", "gluon"),
-                Detector("ptx", r"setmaxnreg\S+\s+240\b"),
-            ),
-            Proof(
-                "roles_gluon setmaxnreg",
-                "Consumers get 232 registers and the producer gets 24.",
-                Probe("roles_gluon", "64"),
-                Probe("roles_gluon", "no roles"),
-                Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
-            ),
+        Proof(
+            "setmaxnreg_consumers in Gluon",
+            "Each of the two consumer warpgroups gets 240 registers.",
+            Twin("setmaxnreg_consumers", "gluon"),
+            Twin("mbarrier_ring", "gluon"),
+            Detector("ptx", r"setmaxnreg\S+\s+240\b"),
+        ),
+        Proof(
+            "roles_gluon setmaxnreg",
+            "Consumers get 232 registers and the producer gets 24.",
+            Probe("roles_gluon", "64"),
+            Probe("roles_gluon", "no roles"),
+            Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
         ),
         word=r"\[2[34][02], 24\]",
     ),
-    Claim(
+    claim(
         "mbarrier_ring",
         "triton",
         "hint",
         "The compiler adds the mbarriers that say when a buffer is full. It adds those that say when one "
         "is empty only with warp_specialize=True.",
-        (
-            Proof(
-                "warp_specialize mbarriers",
-                "With roles, consumers arrive at empty mbarriers.",
-                Probe("warp_specialize", "90"),
-                off("90"),
-                EMPTY_WAITS,
-            ),
-            Proof(
-                "tma_loop mbarriers",
-                "Without roles, a load still completes on an mbarrier.",
-                off("90"),
-                Probe("overlap_plain", "plain"),
-                Detector("ptx", r"mbarrier\.try_wait\S*"),
-            ),
+        Proof(
+            "warp_specialize mbarriers",
+            "With roles, consumers arrive at empty mbarriers.",
+            Probe("warp_specialize", "90"),
+            off("90"),
+            EMPTY_WAITS,
+        ),
+        Proof(
+            "tma_loop mbarriers",
+            "Without roles, a load still completes on an mbarrier.",
+            off("90"),
+            Probe("overlap_plain", "plain"),
+            Detector("ptx", r"mbarrier\.try_wait\S*"),
         ),
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "mbarrier_ring",
         "gluon",
         "direct",
         "Calls allocate and initialize mbarriers, wait for them and arrive at them. One thread arrives, "
         "and before that the compiler synchronizes all warps that run the same function, so they cannot "
         "drift apart.",
-        (
-            Proof(
-                "mbarrier_ring in Gluon",
-                "The kernel arrives at empty mbarriers.",
-                Twin("mbarrier_ring", "gluon"),
-                Twin("tma_swizzle", "gluon"),
-                EMPTY_WAITS,
-            ),
-            Proof(
-                "mbarrier_ring in Gluon, barriers",
-                "The main loop has block barriers (BAR.SYNC), where the CUDA kernel has none.",
-                Twin("mbarrier_ring", "gluon"),
-                Twin("mbarrier_ring", "cuda"),
-                Detector("sass", r"BAR\.SYNC\S*", 4, in_loop=True),
-                obtained=False,
-            ),
-            Proof(
-                "roles_gluon mbarriers",
-                "Consumers arrive at empty mbarriers.",
-                Probe("roles_gluon", "64"),
-                Probe("warps_gluon", "one"),
-                EMPTY_WAITS,
-            ),
+        Proof(
+            "mbarrier_ring in Gluon",
+            "The kernel arrives at empty mbarriers.",
+            Twin("mbarrier_ring", "gluon"),
+            Twin("tma_swizzle", "gluon"),
+            EMPTY_WAITS,
+        ),
+        Proof(
+            "mbarrier_ring in Gluon, barriers",
+            "The main loop has block barriers (BAR.SYNC), where the CUDA kernel has none.",
+            Twin("mbarrier_ring", "gluon"),
+            Twin("mbarrier_ring", "cuda"),
+            Detector("sass", r"BAR\.SYNC\S*", 4, in_loop=True),
+            obtained=False,
+        ),
+        Proof(
+            "roles_gluon mbarriers",
+            "Consumers arrive at empty mbarriers.",
+            Probe("roles_gluon", "64"),
+            Probe("warps_gluon", "one"),
+            EMPTY_WAITS,
         ),
         word=r"mbarrier\.arrive|wg\.arrive",
     ),
-    Claim(
+    claim(
         "role_branch",
         "triton",
         "hatch",
@@ -426,134 +404,126 @@ CLAIMS = (
         "and its sum bring are of the whole block. A scalar thread index from inline PTX makes a branch around any "
         "code, but a barrier or tl.dot inside it would deadlock. A hook on the compiler's stages can make roles of the "
         "kernel's body, and in them both are safe.",
-        (
-            Proof(
-                "role_branch",
-                "The PTX has a real branch, with the load on one side.",
-                Probe("role_branch", "branch"),
-                Probe("role_branch", "masked"),
-                Detector("ptx", r"@%p\d+ bra\b"),
+        Proof(
+            "role_branch",
+            "The PTX has a real branch, with the load on one side.",
+            Probe("role_branch", "branch"),
+            Probe("role_branch", "masked"),
+            Detector("ptx", r"@%p\d+ bra\b"),
+        ),
+        Proof(
+            "elementwise_role",
+            "With an if in tl.map_elementwise over an index, the exponentials are behind a branch of each thread: "
+            "between BSSY and BSYNC.",
+            _elementwise("exponentials"),
+            _elementwise("plain"),
+            Detector("sass", r"MUFU\.EX2", 16, within=(r"\bBSSY\b", r"\bBSYNC\b")),
+            obtained=False,
+        ),
+        Proof(
+            "elementwise_role load",
+            "A load may be behind that branch.",
+            _elementwise("load"),
+            _elementwise("exponentials"),
+            Detector("ptx", r"bra ld\.global BB", order=r"\bbra\b|ld\.global|(?<=\$L__)BB\d+_\d+(?=:)"),
+            obtained=False,
+        ),
+        Proof(
+            "role_branch without asm",
+            "Without inline PTX or a hook, a store behind such a branch is refused.",
+            _elementwise("store"),
+            _elementwise("load"),
+            Detector("words", r"Stores are not supported inside map_elementwise"),
+        ),
+        Proof(
+            "elementwise_role product",
+            "With a tl.dot and a sum behind that branch, there are barriers of the whole block (bar.sync 0) too, "
+            "to which the other warps do not come.",
+            _elementwise("product"),
+            _elementwise("exponentials"),
+            Detector(
+                "ptx",
+                r"bra (?:mma\.sync |bar\.sync\s+0 )*bar\.sync\s+0 (?:mma\.sync |bar\.sync\s+0 )*BB",
+                order=r"\bbra\b|mma\.sync|bar\.sync\s+0\b|(?<=\$L__)BB\d+_\d+(?=:)",
             ),
-            Proof(
-                "elementwise_role",
-                "With an if in tl.map_elementwise over an index, the exponentials are behind a branch of each thread: "
-                "between BSSY and BSYNC.",
-                _elementwise("exponentials"),
-                _elementwise("plain"),
-                Detector("sass", r"MUFU\.EX2", 16, within=(r"\bBSSY\b", r"\bBSYNC\b")),
-                obtained=False,
-            ),
-            Proof(
-                "elementwise_role load",
-                "A load may be behind that branch.",
-                _elementwise("load"),
-                _elementwise("exponentials"),
-                Detector("ptx", r"bra ld\.global BB", order=r"\bbra\b|ld\.global|(?<=\$L__)BB\d+_\d+(?=:)"),
-                obtained=False,
-            ),
-            Proof(
-                "role_branch without asm",
-                "Without inline PTX or a hook, a store behind such a branch is refused.",
-                _elementwise("store"),
-                _elementwise("load"),
-                Detector("words", r"Stores are not supported inside map_elementwise"),
-            ),
-            Proof(
-                "elementwise_role product",
-                "With a tl.dot and a sum behind that branch, there are barriers of the whole block (bar.sync 0) too, "
-                "to which the other warps do not come.",
-                _elementwise("product"),
-                _elementwise("exponentials"),
-                Detector(
-                    "ptx",
-                    r"bra (?:mma\.sync |bar\.sync\s+0 )*bar\.sync\s+0 (?:mma\.sync |bar\.sync\s+0 )*BB",
-                    order=r"\bbra\b|mma\.sync|bar\.sync\s+0\b|(?<=\$L__)BB\d+_\d+(?=:)",
-                ),
-                obtained=False,
-            ),
-            Proof(
-                "warpgroups_hook roles",
-                "In the IR that the hook edits, the kernel's body is the code of roles with four warps each.",
-                Probe("warpgroups_hook", "hook"),
-                Probe("warpgroups_hook", "plain"),
-                Detector("ttgir", r"partition\d num_warps\(4\)", order=r"partition\d(?=\()|num_warps\(4\)"),
-            ),
+            obtained=False,
+        ),
+        Proof(
+            "warpgroups_hook roles",
+            "In the IR that the hook edits, the kernel's body is the code of roles with four warps each.",
+            Probe("warpgroups_hook", "hook"),
+            Probe("warpgroups_hook", "plain"),
+            Detector("ttgir", r"partition\d num_warps\(4\)", order=r"partition\d(?=\()|num_warps\(4\)"),
         ),
         word="inline_asm_elementwise|add_stages_inspection_hook",
     ),
-    Claim(
+    claim(
         "role_branch",
         "gluon",
         "direct",
         "Only the warps of a function of gl.warp_specialize run it.",
-        CODE_OF_SOME_WARPS,
+        *CODE_OF_SOME_WARPS,
         word=r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "named_barriers",
         "triton",
         "hatch",
         "The source cannot ask for a barrier of some warps. Inline PTX can, but the compiler does not know about it.",
-        (
-            Proof(
-                "named_barrier asm",
-                "At barrier 9 of 256 threads, one half of the warps waits and the other half only arrives.",
-                Probe("named_barrier", "asm"),
-                Probe("named_barrier", "plain"),
-                NUMBERED,
-            ),
-            Proof(
-                "named_barrier debug_barrier",
-                "tl.debug_barrier compiles to no barrier of some warps.",
-                Probe("named_barrier", "debug_barrier"),
-                Probe("named_barrier", "asm"),
-                NUMBERED,
-                seen=False,
-            ),
+        Proof(
+            "named_barrier asm",
+            "At barrier 9 of 256 threads, one half of the warps waits and the other half only arrives.",
+            Probe("named_barrier", "asm"),
+            Probe("named_barrier", "plain"),
+            NUMBERED,
+        ),
+        Proof(
+            "named_barrier debug_barrier",
+            "tl.debug_barrier compiles to no barrier of some warps.",
+            Probe("named_barrier", "debug_barrier"),
+            Probe("named_barrier", "asm"),
+            NUMBERED,
+            seen=False,
         ),
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "named_barriers",
         "gluon",
         "hatch",
         "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
         "barrier with a number, at which warps of two functions meet. Inline PTX does, and is applied to each element "
         "of a tensor.",
-        (
-            OF_ONE_FUNCTION,
-            Proof(
-                "named_barrier_gluon elementwise",
-                "Inline PTX, applied to one element per thread, uses barriers 8 and 9.",
-                Probe("named_barrier_gluon", "elementwise"),
-                Probe("named_barrier_gluon", "plain"),
-                NUMBERED,
-            ),
+        OF_ONE_FUNCTION,
+        Proof(
+            "named_barrier_gluon elementwise",
+            "Inline PTX, applied to one element per thread, uses barriers 8 and 9.",
+            Probe("named_barrier_gluon", "elementwise"),
+            Probe("named_barrier_gluon", "plain"),
+            NUMBERED,
         ),
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="inline_asm",
     ),
-    Claim(
+    claim(
         "named_barriers",
         "gluon",
         "hatch",
         "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
         "barrier with a number, at which warps of two functions meet. Inline PTX does, and gl.inline_asm makes it a "
         "statement.",
-        (
-            OF_ONE_FUNCTION,
-            Proof(
-                "named_barrier_gluon inline_asm",
-                "gl.inline_asm uses barriers 8 and 9.",
-                Probe("named_barrier_gluon", "inline_asm"),
-                Probe("named_barrier_gluon", "plain"),
-                NUMBERED,
-            ),
+        OF_ONE_FUNCTION,
+        Proof(
+            "named_barrier_gluon inline_asm",
+            "gl.inline_asm uses barriers 8 and 9.",
+            Probe("named_barrier_gluon", "inline_asm"),
+            Probe("named_barrier_gluon", "plain"),
+            NUMBERED,
         ),
         versions=("3.9.0",),
         word="inline_asm",
     ),
-    Claim(
+    claim(
         "three_warpgroups",
         "triton",
         "hatch",
@@ -561,76 +531,72 @@ CLAIMS = (
         "option: it is an error at a launch, and triton.compile alone ignores it. A hook on the compiler's stages can "
         "run the kernel's body in three warpgroups, each with rows of its own, but then each also loads K and V for "
         "itself.",
-        (
-            Proof(
-                "warpgroups_hook",
-                "The launch has 12 warps.",
-                Probe("warpgroups_hook", "hook"),
-                Probe("warpgroups_hook", "plain"),
-                Detector("facts", r"warps 12"),
-            ),
-            Proof(
-                "warpgroups_hook products",
-                "The machine code has three times as many wgmma.",
-                Probe("warpgroups_hook", "hook"),
-                Probe("warpgroups_hook", "plain"),
-                Detector("sass", r"\bHGMMA\b", least=24),
-            ),
-            Proof(
-                "warps_12",
-                "num_warps=12 is refused.",
-                Probe("warps_12", "12"),
-                Probe("warps_12", "8"),
-                Detector("words", r"num_warps must be a power of 2"),
-            ),
-            Proof(
-                "warp_specialize consumers",
-                "warp_specialize=True makes two consumers: 12 warps with the producer, not 16.",
-                Probe("warp_specialize", "90"),
-                Probe("warps_gluon", "three"),
-                SIXTEEN,
-                seen=False,
-            ),
-            Proof(
-                "num_consumer_groups",
-                "triton.compile ignores num_consumer_groups: the kernel has four warps.",
-                Probe("options", "num_consumer_groups"),
-                Probe("warps_gluon", "three"),
-                SIXTEEN,
-                seen=False,
-            ),
-            Proof(
-                "num_consumer_groups launched",
-                "At a launch, num_consumer_groups is an error.",
-                Probe("options", "launched num_consumer_groups"),
-                Probe("options", "launched"),
-                Detector("words", r"num_consumer_groups was specified but unrecognised"),
-            ),
-            Proof(
-                "role_branch warps",
-                "A branch from inline PTX divides the warps of the launch, but adds none.",
-                Probe("role_branch", "branch"),
-                Probe("warps_gluon", "three"),
-                SIXTEEN,
-                seen=False,
-            ),
+        Proof(
+            "warpgroups_hook",
+            "The launch has 12 warps.",
+            Probe("warpgroups_hook", "hook"),
+            Probe("warpgroups_hook", "plain"),
+            Detector("facts", r"warps 12"),
+        ),
+        Proof(
+            "warpgroups_hook products",
+            "The machine code has three times as many wgmma.",
+            Probe("warpgroups_hook", "hook"),
+            Probe("warpgroups_hook", "plain"),
+            Detector("sass", r"\bHGMMA\b", least=24),
+        ),
+        Proof(
+            "warps_12",
+            "num_warps=12 is refused.",
+            Probe("warps_12", "12"),
+            Probe("warps_12", "8"),
+            Detector("words", r"num_warps must be a power of 2"),
+        ),
+        Proof(
+            "warp_specialize consumers",
+            "warp_specialize=True makes two consumers: 12 warps with the producer, not 16.",
+            Probe("warp_specialize", "90"),
+            Probe("warps_gluon", "three"),
+            SIXTEEN,
+            seen=False,
+        ),
+        Proof(
+            "num_consumer_groups",
+            "triton.compile ignores num_consumer_groups: the kernel has four warps.",
+            Probe("options", "num_consumer_groups"),
+            Probe("warps_gluon", "three"),
+            SIXTEEN,
+            seen=False,
+        ),
+        Proof(
+            "num_consumer_groups launched",
+            "At a launch, num_consumer_groups is an error.",
+            Probe("options", "launched num_consumer_groups"),
+            Probe("options", "launched"),
+            Detector("words", r"num_consumer_groups was specified but unrecognised"),
+        ),
+        Proof(
+            "role_branch warps",
+            "A branch from inline PTX divides the warps of the launch, but adds none.",
+            Probe("role_branch", "branch"),
+            Probe("warps_gluon", "three"),
+            SIXTEEN,
+            seen=False,
         ),
         word="add_stages_inspection_hook",
     ),
-    Claim(
+    claim(
         "three_warpgroups",
         "gluon",
         "direct",
         "gl.warp_specialize takes a list of functions with their warps and registers. Here three "
         "warpgroups multiply, and 16 warps are launched.",
-        (
-            Proof(
-                "warps_gluon three",
-                "One block has 16 warps.",
-                Probe("warps_gluon", "three"),
-                Probe("warps_gluon", "one"),
-                SIXTEEN,
-            ),
+        Proof(
+            "warps_gluon three",
+            "One block has 16 warps.",
+            Probe("warps_gluon", "three"),
+            Probe("warps_gluon", "one"),
+            SIXTEEN,
         ),
         word=r"gl\.warp_specialize",
     ),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof
+from harness.expressibility.claims import Detector, Probe, Proof, claim
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
@@ -126,7 +126,7 @@ _override = Proof(
 )
 
 CLAIMS = (
-    Claim(
+    claim(
         "xor_swizzle",
         "triton",
         "hint",
@@ -134,78 +134,74 @@ CLAIMS = (
         "four for 64, two for 32, and none for 16. No argument sets it, and a tile of 32 bytes or more per row is "
         f'swizzled in each of {len(FORMS)} forms tried. With input_precision="ieee" tl.dot uses no tensor cores, and '
         "its tiles are not swizzled.",
-        (*_narrow, *_pointers, _other_uses[0]),
+        *_narrow,
+        *_pointers,
+        _other_uses[0],
         word="COLUMNS",
     ),
-    Claim(
+    claim(
         "unswizzled_rows",
         "triton",
         "hint",
         "A tile that only feeds tl.dot on tensor cores is swizzled if its rows have more than 16 bytes. Tiles with "
         "other uses are not. No argument turns the swizzle off: only a hook on the compiler's stages or an edited IR "
         "does.",
-        (
-            *_narrow[-2:],
-            *_other_uses,
-            _only_products,
-            replace(_hook, obtained=False),
-            _hook_ldmatrix,
-            replace(_override, obtained=False),
-        ),
+        *_narrow[-2:],
+        *_other_uses,
+        _only_products,
+        replace(_hook, obtained=False),
+        _hook_ldmatrix,
+        replace(_override, obtained=False),
         word="COLUMNS",
     ),
-    Claim(
+    claim(
         "padded_rows",
         "triton",
         "hatch",
         "The source cannot pad rows. A hook that rewrites the TTGIR can, unless cp.async copies the tile.",
-        (
-            Proof(
-                "padded_hook",
-                "The hook gives the tile a padded layout.",
-                Probe("swizzle_hook", "hook padded"),
-                Probe("swizzle_hook", "plain"),
-                PADDED,
-            ),
-            Proof(
-                "padded_hook_cp_async",
-                "With cp.async the same hook makes the compiler fail.",
-                Probe("swizzle_hook", "hook padded cp_async"),
-                Probe("swizzle_hook", "hook padded"),
-                Detector("words", r"PassManager::run failed"),
-            ),
+        Proof(
+            "padded_hook",
+            "The hook gives the tile a padded layout.",
+            Probe("swizzle_hook", "hook padded"),
+            Probe("swizzle_hook", "plain"),
+            PADDED,
+        ),
+        Proof(
+            "padded_hook_cp_async",
+            "With cp.async the same hook makes the compiler fail.",
+            Probe("swizzle_hook", "hook padded cp_async"),
+            Probe("swizzle_hook", "hook padded"),
+            Detector("words", r"PassManager::run failed"),
         ),
         word="add_stages_inspection_hook",
     ),
-    Claim(
+    claim(
         "tma_swizzle",
         "triton",
         "hint",
         "The width of a TMA box's rows decides the swizzle: 128, 64 or 32 bytes, and none for rows of 16 "
         "bytes. No argument sets it.",
-        (
-            *(
-                Proof(
-                    f"swizzle_box {width}",
-                    f"Rows of {int(width) * 2} bytes get {f'a swizzle of {bytes_} bytes' if bytes_ else 'no swizzle'}.",
-                    Probe("swizzle_box", width),
-                    Probe("swizzle_box", other),
-                    Detector("ttgir", rf"swizzlingByteWidth = {bytes_}\b"),
-                )
-                for width, bytes_, other in (("64", 128, "32"), ("32", 64, "16"), ("16", 32, "64"), ("8", 0, "64"))
-            ),
+        *(
             Proof(
-                "swizzle_box ldmatrix",
-                "With mma.sync, ldmatrix reads the unswizzled box directly: no code stores it to shared memory again.",
-                Probe("swizzle_box", "8 mma_sync"),
-                Probe("swizzle_box", "8"),
-                STORED_AGAIN,
-                seen=False,
-            ),
+                f"swizzle_box {width}",
+                f"Rows of {int(width) * 2} bytes get {f'a swizzle of {bytes_} bytes' if bytes_ else 'no swizzle'}.",
+                Probe("swizzle_box", width),
+                Probe("swizzle_box", other),
+                Detector("ttgir", rf"swizzlingByteWidth = {bytes_}\b"),
+            )
+            for width, bytes_, other in (("64", 128, "32"), ("32", 64, "16"), ("16", 32, "64"), ("8", 0, "64"))
+        ),
+        Proof(
+            "swizzle_box ldmatrix",
+            "With mma.sync, ldmatrix reads the unswizzled box directly: no code stores it to shared memory again.",
+            Probe("swizzle_box", "8 mma_sync"),
+            Probe("swizzle_box", "8"),
+            STORED_AGAIN,
+            seen=False,
         ),
         word=r"_desc\.load\(",
     ),
-    Claim(
+    claim(
         "asymmetric_kv_buffers",
         "triton",
         "hint",
@@ -213,208 +209,194 @@ CLAIMS = (
         "registers into one buffer. So K can have two buffers and V one, but then cp.async does not copy "
         "V. An attribute that the pipeliner reads, and that no word of the language sets, gives each load its "
         "number of buffers.",
-        (
+        Proof(
+            "buffers_per_tensor branch",
+            "With V's load under an if statement, K has two buffers and V does not.",
+            Probe("buffers_per_tensor", "branch"),
+            Probe("buffers_per_tensor", "plain"),
+            Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
+            seen=False,
+        ),
+        Proof(
+            "buffers_per_tensor opaque",
+            "If the compiler cannot follow V's addresses, cp.async copies K only.",
+            Probe("buffers_per_tensor", "opaque"),
+            Probe("buffers_per_tensor", "plain"),
+            Detector("ttgir", r"async_copy_global_to_local", least=6),
+            seen=False,
+        ),
+        *(
             Proof(
-                "buffers_per_tensor branch",
-                "With V's load under an if statement, K has two buffers and V does not.",
+                f"buffers_per_tensor {form}",
+                f"With {load}, V gets as many buffers as K.",
+                Probe("buffers_per_tensor", form),
                 Probe("buffers_per_tensor", "branch"),
-                Probe("buffers_per_tensor", "plain"),
                 Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
-                seen=False,
-            ),
-            Proof(
-                "buffers_per_tensor opaque",
-                "If the compiler cannot follow V's addresses, cp.async copies K only.",
-                Probe("buffers_per_tensor", "opaque"),
-                Probe("buffers_per_tensor", "plain"),
-                Detector("ttgir", r"async_copy_global_to_local", least=6),
-                seen=False,
-            ),
-            *(
-                Proof(
-                    f"buffers_per_tensor {form}",
-                    f"With {load}, V gets as many buffers as K.",
-                    Probe("buffers_per_tensor", form),
-                    Probe("buffers_per_tensor", "branch"),
-                    Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
-                )
-                for form, load in (
-                    ("volatile", "a volatile load"),
-                    ("cg", "the cache modifier .cg"),
-                    ("inner loop", "its load in an inner loop"),
-                )
-            ),
-            Proof(
-                "buffers_per_tensor num_stages of a loop",
-                "With num_stages=2 of the loop instead of the launch, K and V get one buffer each.",
-                Probe("buffers_per_tensor", "num_stages of a loop"),
-                Probe("buffers_per_tensor", "plain"),
-                Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<1x64x64xf16[^>]*>", least=2),
-                obtained=False,
-            ),
-            Proof(
-                "buffers_per_tensor one stage",
-                "With num_stages=1, cp.async copies neither.",
-                Probe("buffers_per_tensor", "one stage"),
-                Probe("buffers_per_tensor", "plain"),
-                Detector("ttgir", r"async_copy_global_to_local"),
-                seen=False,
-            ),
-            Proof(
-                "load_latency buffers",
-                "With the attribute, V has one buffer, beside the two of K.",
-                Probe("load_latency", "attribute"),
-                Probe("load_latency", "plain"),
-                Detector("ttgir", r"local_alloc : \(\) -> !ttg\.memdesc<1x64x64"),
-                obtained=False,
-            ),
-            Proof(
-                "load_latency copies",
-                "With the attribute, cp.async still copies both tensors: three tiles of K, two of V.",
-                Probe("load_latency", "attribute"),
-                Probe("buffers_per_tensor", "branch"),
-                Detector("ttgir", r"async_copy_global_to_local", least=5),
-                obtained=False,
-            ),
+            )
+            for form, load in (
+                ("volatile", "a volatile load"),
+                ("cg", "the cache modifier .cg"),
+                ("inner loop", "its load in an inner loop"),
+            )
+        ),
+        Proof(
+            "buffers_per_tensor num_stages of a loop",
+            "With num_stages=2 of the loop instead of the launch, K and V get one buffer each.",
+            Probe("buffers_per_tensor", "num_stages of a loop"),
+            Probe("buffers_per_tensor", "plain"),
+            Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<1x64x64xf16[^>]*>", least=2),
+            obtained=False,
+        ),
+        Proof(
+            "buffers_per_tensor one stage",
+            "With num_stages=1, cp.async copies neither.",
+            Probe("buffers_per_tensor", "one stage"),
+            Probe("buffers_per_tensor", "plain"),
+            Detector("ttgir", r"async_copy_global_to_local"),
+            seen=False,
+        ),
+        Proof(
+            "load_latency buffers",
+            "With the attribute, V has one buffer, beside the two of K.",
+            Probe("load_latency", "attribute"),
+            Probe("load_latency", "plain"),
+            Detector("ttgir", r"local_alloc : \(\) -> !ttg\.memdesc<1x64x64"),
+            obtained=False,
+        ),
+        Proof(
+            "load_latency copies",
+            "With the attribute, cp.async still copies both tensors: three tiles of K, two of V.",
+            Probe("load_latency", "attribute"),
+            Probe("buffers_per_tensor", "branch"),
+            Detector("ttgir", r"async_copy_global_to_local", least=5),
+            obtained=False,
         ),
         word="num_stages",
     ),
-    Claim(
+    claim(
         "shared_memory_reuse",
         "triton",
         "automatic",
         "The compiler gives two tiles the same bytes if one is no longer read when the other is written. "
         "The source can neither ask for it nor forbid it.",
-        (
-            Proof(
-                "reuse one",
-                "One product needs 16384 bytes.",
-                Probe("reuse", "one"),
-                Probe("reuse", "together"),
-                Detector("facts", r"shared 16384"),
-            ),
-            Proof(
-                "reuse in core Triton",
-                "Two products, one after the other, use 16384 bytes: as much as one product needs.",
-                Probe("reuse", "one after the other"),
-                Probe("reuse", "together"),
-                Detector("facts", r"shared 16384"),
-            ),
+        Proof(
+            "reuse one",
+            "One product needs 16384 bytes.",
+            Probe("reuse", "one"),
+            Probe("reuse", "together"),
+            Detector("facts", r"shared 16384"),
+        ),
+        Proof(
+            "reuse in core Triton",
+            "Two products, one after the other, use 16384 bytes: as much as one product needs.",
+            Probe("reuse", "one after the other"),
+            Probe("reuse", "together"),
+            Detector("facts", r"shared 16384"),
         ),
     ),
-    Claim(
+    claim(
         "shared_memory_reuse",
         "gluon",
         "direct",
         "A call reinterprets one tile's bytes as another tile. The programmer must know which of the two they hold.",
-        (
-            Proof(
-                "reuse in Gluon",
-                "Two tiles of 8192 bytes occupy 8192 bytes.",
-                Probe("reuse_gluon", "reuse"),
-                Probe("reuse_gluon", "apart"),
-                Detector("facts", r"shared 8192"),
-            ),
+        Proof(
+            "reuse in Gluon",
+            "Two tiles of 8192 bytes occupy 8192 bytes.",
+            Probe("reuse_gluon", "reuse"),
+            Probe("reuse_gluon", "apart"),
+            Detector("facts", r"shared 8192"),
         ),
         word="reinterpret",
     ),
-    Claim(
+    claim(
         "xor_swizzle",
         "gluon",
         "direct",
         "A tile's layout is an argument: a swizzle given by three numbers, or any XOR given by its basis vectors.",
-        (
-            Proof(
-                "swizzle_gluon xor",
-                "The tile has the XOR layout that the source spells out.",
-                Probe("swizzle_gluon", "xor"),
-                Probe("swizzle_gluon", "plain"),
-                Detector("ttgir", r"shared_linear<\{offset = \[\[0, 1\]"),
-            ),
-            Proof(
-                "swizzle_gluon xor ldmatrix",
-                "ldmatrix reads the tile in that layout (LDSM).",
-                Probe("swizzle_gluon", "xor"),
-                Probe("words", "plain"),
-                Detector("sass", r"LDSM\S*"),
-            ),
+        Proof(
+            "swizzle_gluon xor",
+            "The tile has the XOR layout that the source spells out.",
+            Probe("swizzle_gluon", "xor"),
+            Probe("swizzle_gluon", "plain"),
+            Detector("ttgir", r"shared_linear<\{offset = \[\[0, 1\]"),
+        ),
+        Proof(
+            "swizzle_gluon xor ldmatrix",
+            "ldmatrix reads the tile in that layout (LDSM).",
+            Probe("swizzle_gluon", "xor"),
+            Probe("words", "plain"),
+            Detector("sass", r"LDSM\S*"),
         ),
         word="SharedLinearLayout",
     ),
-    Claim(
+    claim(
         "unswizzled_rows",
         "gluon",
         "direct",
         "A layout with one phase, which means no swizzle, is an argument. But these versions ignore the "
         "transposed view of an unswizzled TMA box: they read K where the source says K^T. Reinterpreted "
         "under another layout, the same bytes are read correctly.",
-        (
-            _one_phase,
-            _one_phase_copied,
-            Proof(
-                "box_gluon transposed",
-                "ldmatrix.trans reads the transposed view of an unswizzled box, as it reads the box itself.",
-                Probe("box_gluon", "transposed"),
-                Probe("box_gluon", "swizzled transposed"),
-                TRANSPOSING,
-                obtained=False,
-            ),
-            _box_renamed,
+        _one_phase,
+        _one_phase_copied,
+        Proof(
+            "box_gluon transposed",
+            "ldmatrix.trans reads the transposed view of an unswizzled box, as it reads the box itself.",
+            Probe("box_gluon", "transposed"),
+            Probe("box_gluon", "swizzled transposed"),
+            TRANSPOSING,
+            obtained=False,
         ),
+        _box_renamed,
         fault="dropped",
         versions=("3.6.0", "3.7.1"),
         word=r"SwizzledSharedLayout\(8, 1, 1",
     ),
-    Claim(
+    claim(
         "unswizzled_rows",
         "gluon",
         "direct",
         "A layout with one phase, which means no swizzle, is an argument, and so is an unswizzled TMA box.",
-        (
-            _one_phase,
-            _one_phase_copied,
-            Proof(
-                "box_gluon transposed rightly",
-                "The transposed view of an unswizzled box is read without ldmatrix.trans, unlike the box itself.",
-                Probe("box_gluon", "transposed"),
-                Probe("box_gluon", "plain"),
-                TRANSPOSING,
-                seen=False,
-                obtained=True,
-            ),
-            _box_renamed,
+        _one_phase,
+        _one_phase_copied,
+        Proof(
+            "box_gluon transposed rightly",
+            "The transposed view of an unswizzled box is read without ldmatrix.trans, unlike the box itself.",
+            Probe("box_gluon", "transposed"),
+            Probe("box_gluon", "plain"),
+            TRANSPOSING,
+            seen=False,
+            obtained=True,
         ),
+        _box_renamed,
         versions=("3.8.0", "3.9.0"),
         word=r"SwizzledSharedLayout\(8, 1, 1",
     ),
-    Claim(
+    claim(
         "padded_rows",
         "gluon",
         "direct",
         "A padded layout is an argument. But the compiler fails if cp.async copies the tile, and it reads "
         "V 2 bytes at a time.",
-        (
-            Proof(
-                "swizzle_gluon padded",
-                "The tile has a padded layout.",
-                Probe("swizzle_gluon", "padded"),
-                Probe("swizzle_gluon", "plain"),
-                PADDED,
-            ),
-            Proof(
-                "swizzle_gluon padded reads",
-                "The tile is read 2 bytes at a time (LDS.U16).",
-                Probe("swizzle_gluon", "padded"),
-                Probe("swizzle_gluon", "plain"),
-                Detector("sass", r"LDS\.U16"),
-            ),
-            Proof(
-                "swizzle_gluon padded cp_async",
-                "With cp.async the compiler fails.",
-                Probe("swizzle_gluon", "padded cp_async"),
-                Probe("swizzle_gluon", "swizzled cp_async"),
-                Detector("words", r"PassManager::run failed|the process ended"),
-            ),
+        Proof(
+            "swizzle_gluon padded",
+            "The tile has a padded layout.",
+            Probe("swizzle_gluon", "padded"),
+            Probe("swizzle_gluon", "plain"),
+            PADDED,
+        ),
+        Proof(
+            "swizzle_gluon padded reads",
+            "The tile is read 2 bytes at a time (LDS.U16).",
+            Probe("swizzle_gluon", "padded"),
+            Probe("swizzle_gluon", "plain"),
+            Detector("sass", r"LDS\.U16"),
+        ),
+        Proof(
+            "swizzle_gluon padded cp_async",
+            "With cp.async the compiler fails.",
+            Probe("swizzle_gluon", "padded cp_async"),
+            Probe("swizzle_gluon", "swizzled cp_async"),
+            Detector("words", r"PassManager::run failed|the process ended"),
         ),
         word="PaddedSharedLayout",
     ),

@@ -13,13 +13,7 @@ from harness.operators.attention.problem import Problem
 class Twin(claims.Twin):
     """In bf16, without a mask."""
 
-    technique: str
-    backend: str
     head_dim: int = 64
-    tile: str | None = None
-    arch: str = "sm_90a"
-    version: str | None = None
-    dialect: str | None = None
 
     @property
     def problem(self) -> Problem:
@@ -27,9 +21,7 @@ class Twin(claims.Twin):
 
     @property
     def label(self) -> str:
-        tile = f" {self.tile}" if self.tile else ""
-        version = f"@{self.version}" if self.version else ""
-        return f"{self.backend}{version} {self.technique} d{self.head_dim}{tile} {self.arch}"
+        return self._label(f"{self.technique} d{self.head_dim}")
 
 
 UNDER_PV = Detector(

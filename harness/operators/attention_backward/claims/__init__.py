@@ -4,7 +4,7 @@ What attention asks as well is claimed there: the bulk copy that adds (tma_reduc
 (semaphores), roles and their registers in a kernel of two products.
 """
 
-from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, inherited
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, claim, inherited
 from harness.operators.attention_backward.claims.twin import Twin
 
 WAITS = r"ttng\.warp_group_dot(?:_wait)?|math\.exp2"
@@ -65,17 +65,8 @@ def _tlx_adds(form: str) -> Probe:
     return Probe("additions_tlx", form, dialect="tlx")
 
 
-def _by_pair(
-    technique: str, dialect: str, says: str, subject: Program, control: Program, detector: Detector, word: str = ""
-) -> Claim:
-    """A claim by one proof, graded direct."""
-    language = {"gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}[dialect]
-    proof = Proof(f"{technique} in {language}", says, subject, control, detector)
-    return Claim(technique, dialect, "direct", says, (proof,), word=word)
-
-
 def _in_cuda(technique: str, says: str, subject: str, control: str, detector: Detector) -> Claim:
-    return _by_pair(technique, "cuda", says, Twin(subject, "cuda"), Twin(control, "cuda"), detector)
+    return by_pair(technique, "cuda", says, Twin(subject, "cuda"), Twin(control, "cuda"), detector)
 
 
 IGNORED = Proof(
@@ -164,79 +155,73 @@ IN_A_TASK = Proof(
 SEMAPHORE = "A loop waits for a flag with acquire, atomic operations add, and behind a barrier another releases."
 
 _OF_TRITON = (
-    Claim(
+    claim(
         "left_operands",
         "triton",
         "automatic",
         "If scores have a row for each key (S^T = K Q^T), P and dS stay in the registers that dV and dK take their "
         "left operands from. With a row for each query they pass through shared memory.",
-        (
-            Proof(
-                "left_operands",
-                "dV's and dK's products follow the exponentials with nothing put into shared memory between.",
-                Twin("transposed_scores", "triton"),
-                Twin("tma_ring", "triton"),
-                STRAIGHT_FROM_EXP2,
-            ),
+        Proof(
+            "left_operands",
+            "dV's and dK's products follow the exponentials with nothing put into shared memory between.",
+            Twin("transposed_scores", "triton"),
+            Twin("tma_ring", "triton"),
+            STRAIGHT_FROM_EXP2,
         ),
     ),
-    Claim(
+    claim(
         "gradients_in_flight",
         "triton",
         "hint",
         "There is no wait in the language, only an order of statements. Exponentials that are written before dP are "
         "dealt out among its products by ptxas; behind dP, nothing is left in flight. S of the next step stays in "
         "flight if everything that reads it comes behind the wait for dP of that step.",
-        (
-            Proof(
-                "gradients under dP",
-                "In the machine code, exponentials come between a product and the wait for it. In the control they "
-                "are written behind dP.",
-                _loop("plain"),
-                Twin("bulk_reduce", "triton"),
-                EXPONENTIALS_IN_FLIGHT,
-            ),
-            Proof(
-                "gradients rotated",
-                "No wait stands between S of the next step and the exponentials.",
-                _loop("rotated"),
-                _loop("plain"),
-                NO_WAIT_BEFORE_EXP2,
-            ),
-            Proof(
-                "gradients next scores",
-                "If S of the next step is only asked for first, it is waited for right before the exponentials.",
-                _loop("next scores"),
-                _loop("rotated"),
-                NO_WAIT_BEFORE_EXP2,
-                seen=False,
-            ),
+        Proof(
+            "gradients under dP",
+            "In the machine code, exponentials come between a product and the wait for it. In the control they "
+            "are written behind dP.",
+            _loop("plain"),
+            Twin("bulk_reduce", "triton"),
+            EXPONENTIALS_IN_FLIGHT,
+        ),
+        Proof(
+            "gradients rotated",
+            "No wait stands between S of the next step and the exponentials.",
+            _loop("rotated"),
+            _loop("plain"),
+            NO_WAIT_BEFORE_EXP2,
+        ),
+        Proof(
+            "gradients next scores",
+            "If S of the next step is only asked for first, it is waited for right before the exponentials.",
+            _loop("next scores"),
+            _loop("rotated"),
+            NO_WAIT_BEFORE_EXP2,
+            seen=False,
         ),
         word='FORM == "rotated"',
     ),
-    Claim(
+    claim(
         "backward_roles",
         "triton",
         "hint",
         "With four warps and 64 keys a block, warp_specialize=True adds warps that load and a second warpgroup that "
         "multiplies, but the compiler drops dQ and its atomic addition without a word. With 128 keys it aborts, and "
         "with eight warps it ignores the request.",
-        (
-            Proof(
-                "gradients roles",
-                "num_warps=4 launches 12 warps.",
-                _loop("roles and atomics"),
-                _loop("atomics"),
-                ROLES,
-            ),
-            DROPPED,
-            FAILS,
-            IGNORED,
+        Proof(
+            "gradients roles",
+            "num_warps=4 launches 12 warps.",
+            _loop("roles and atomics"),
+            _loop("atomics"),
+            ROLES,
         ),
+        DROPPED,
+        FAILS,
+        IGNORED,
         fault="wrong",
         word="warp_specialize=",
     ),
-    Claim(
+    claim(
         "reducing_warp",
         "triton",
         "hatch",
@@ -244,81 +229,76 @@ _OF_TRITON = (
         "eight it ignores the request. So the warps that multiply store dQ, and one of their threads adds it. A hook "
         "on the compiler's stages can hand a product to a role of one warp that adds it. That compiles; no kernel here "
         "has run with it.",
-        (FAILS, IGNORED, DROPPED, HOOKED),
+        FAILS,
+        IGNORED,
+        DROPPED,
+        HOOKED,
         word="add_stages_inspection_hook",
     ),
-    Claim(
+    claim(
         "bulk_additions",
         "triton",
         "direct",
         "A tensor descriptor adds a tile (atomic_add). In a pipelined loop the compiler waits for it only before the "
         "next tile is stored to the same buffer; in any other it waits at once.",
-        (
-            Proof(
-                "bulk_additions",
-                "The PTX has a bulk copy that adds (cp.reduce).",
-                Twin("bulk_reduce", "triton"),
-                Twin("transposed_scores", "triton"),
-                ADDED,
-            ),
-            RUNS_ON,
+        Proof(
+            "bulk_additions",
+            "The PTX has a bulk copy that adds (cp.reduce).",
+            Twin("bulk_reduce", "triton"),
+            Twin("transposed_scores", "triton"),
+            ADDED,
         ),
+        RUNS_ON,
         word=r"\.atomic_add\(\[",
     ),
-    Claim(
+    claim(
         "vector_atomics",
         "triton",
         "automatic",
         "An atomic addition of a tile whose rows are contiguous takes four numbers at a time. Up to 3.8 it also "
         "returns what was there (atom), which nothing asked for; 3.9 has red.",
-        (
-            Proof(
-                "vector_atomics",
-                "An atomic operation adds four numbers (v4.f32).",
-                _adds("atomic"),
-                _adds("strided"),
-                FOUR,
-            ),
+        Proof(
+            "vector_atomics",
+            "An atomic operation adds four numbers (v4.f32).",
+            _adds("atomic"),
+            _adds("strided"),
+            FOUR,
         ),
     ),
-    Claim(
+    claim(
         "ordered_additions",
         "triton",
         "direct",
         f"{SEMAPHORE} A bulk copy cannot take part: the compiler waits until it has read the tile, not until the sums "
         "are written.",
-        (
-            BY_ATOMICS,
-            Proof(
-                "additions read",
-                "No wait is for what a bulk copy writes.",
-                _adds("ordered bulk"),
-                Twin("deterministic", "cuda"),
-                WRITTEN,
-                seen=False,
-            ),
+        BY_ATOMICS,
+        Proof(
+            "additions read",
+            "No wait is for what a bulk copy writes.",
+            _adds("ordered bulk"),
+            Twin("deterministic", "cuda"),
+            WRITTEN,
+            seen=False,
         ),
         versions=EARLY,
         word=r'sem="release"',
     ),
-    Claim(
+    claim(
         "ordered_additions",
         "triton",
         "direct",
         f"{SEMAPHORE} A bulk copy can take part outside a pipelined loop, where the compiler waits until the sums are "
         "written; in one it waits until the tile was read.",
-        (
-            BY_ATOMICS,
-            Proof(
-                "additions written",
-                "The wait behind the bulk copy is until it has written, and a release follows it.",
-                _adds("ordered bulk"),
-                _adds("bulk"),
-                Detector(
-                    "ptx",
-                    r"cp\.reduce wait_group\s+0 release",
-                    order=r"cp\.reduce(?=\.async)|(?<=async\.bulk\.)wait_group\S*\s+\d|(?<=gpu\.)release",
-                ),
+        BY_ATOMICS,
+        Proof(
+            "additions written",
+            "The wait behind the bulk copy is until it has written, and a release follows it.",
+            _adds("ordered bulk"),
+            _adds("bulk"),
+            Detector(
+                "ptx",
+                r"cp\.reduce wait_group\s+0 release",
+                order=r"cp\.reduce(?=\.async)|(?<=async\.bulk\.)wait_group\S*\s+\d|(?<=gpu\.)release",
             ),
         ),
         versions=LATE,
@@ -327,7 +307,7 @@ _OF_TRITON = (
 )
 
 _OF_TLX = (
-    _by_pair(
+    by_pair(
         "reducing_warp",
         "tlx",
         "A task has as many warps as it asks for: here one, which only adds.",
@@ -336,7 +316,7 @@ _OF_TLX = (
         IN_A_TASK.detector,
         r"async_task\(num_warps=1",
     ),
-    _by_pair(
+    by_pair(
         "backward_roles",
         "tlx",
         "Each task has its own code, warps and registers.",
@@ -345,7 +325,7 @@ _OF_TLX = (
         Detector("ptx", r"setmaxnreg\S+\s+24\b"),
         r"registers=24",
     ),
-    _by_pair(
+    by_pair(
         "gradients_in_flight",
         "tlx",
         "In a while loop a wait takes the number of products that may stay in flight.",
@@ -354,7 +334,7 @@ _OF_TLX = (
         Detector("ptx", r"wgmma\.wait_group\S+\s+1"),
         "async_dot_wait",
     ),
-    _by_pair(
+    by_pair(
         "ordered_additions",
         "tlx",
         "A wait for bulk copies says whether it is until they have written, so that a flag may follow.",
@@ -366,7 +346,7 @@ _OF_TLX = (
 )
 
 _OF_GLUON = (
-    _by_pair(
+    by_pair(
         "left_operands",
         "gluon",
         "A product takes its left operand in the layout of registers that the source converts it to.",
@@ -375,7 +355,7 @@ _OF_GLUON = (
         Detector("ptx", FROM_REGISTERS),
         "DotOperandLayout",
     ),
-    _by_pair(
+    by_pair(
         "gradients_in_flight",
         "gluon",
         "A wait says how many products may be in flight: the exponentials come between the one for S and the one for "
@@ -385,7 +365,7 @@ _OF_GLUON = (
         UNDER_DP,
         r"warpgroup_mma_wait\(1",
     ),
-    _by_pair(
+    by_pair(
         "backward_roles",
         "gluon",
         "Each partition has its own code, warps and registers.",
@@ -394,43 +374,41 @@ _OF_GLUON = (
         Detector("ptx", r"setmaxnreg\S+\s+24\b"),
         r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "reducing_warp",
         "gluon",
         "direct",
         "A partition has as many warps as the source asks for: here one, which only adds.",
-        (GLUON_ROLE,),
+        GLUON_ROLE,
         word=r"gl\.warp_specialize",
     ),
-    Claim(
+    claim(
         "bulk_additions",
         "gluon",
         "hatch",
         "There is no call for it. Inline PTX can issue one from shared memory that it declares: it cannot name the "
         "kernel's buffers.",
-        (
-            Proof(
-                "bulk_additions by asm in Gluon",
-                "The PTX has a bulk copy that adds (cp.reduce).",
-                Probe("reduce_gluon", "asm"),
-                Probe("reduce_gluon", "store"),
-                ADDED,
-            ),
-            GLUON_REFUSED,
+        Proof(
+            "bulk_additions by asm in Gluon",
+            "The PTX has a bulk copy that adds (cp.reduce).",
+            Probe("reduce_gluon", "asm"),
+            Probe("reduce_gluon", "store"),
+            ADDED,
         ),
+        GLUON_REFUSED,
         versions=EARLY,
         word="inline_asm_elementwise",
     ),
-    Claim(
+    claim(
         "bulk_additions",
         "gluon",
         "direct",
         "A call adds a tile of shared memory, and its wait is another call.",
-        (GLUON_BULK,),
+        GLUON_BULK,
         versions=LATE,
         word="async_atomic_add",
     ),
-    _by_pair(
+    by_pair(
         "vector_atomics",
         "gluon",
         "A layout with four numbers in a row for each thread.",
@@ -439,21 +417,19 @@ _OF_GLUON = (
         FOUR,
         "BlockedLayout",
     ),
-    Claim("ordered_additions", "gluon", "direct", SEMAPHORE, (GLUON_IN_TURN,), versions=EARLY, word=r'sem="release"'),
-    Claim(
+    claim("ordered_additions", "gluon", "direct", SEMAPHORE, GLUON_IN_TURN, versions=EARLY, word=r'sem="release"'),
+    claim(
         "ordered_additions",
         "gluon",
         "direct",
         f"{SEMAPHORE} Bulk copies can take part: a wait says whether it is until they have written.",
-        (
-            GLUON_IN_TURN,
-            Proof(
-                "additions_gluon written",
-                "The wait is until the bulk copy has written.",
-                _gluon_adds("written"),
-                _gluon_adds("bulk"),
-                WRITTEN,
-            ),
+        GLUON_IN_TURN,
+        Proof(
+            "additions_gluon written",
+            "The wait is until the bulk copy has written.",
+            _gluon_adds("written"),
+            _gluon_adds("bulk"),
+            WRITTEN,
         ),
         versions=LATE,
         word=r'sem="release"|read_only=False',

@@ -4,7 +4,7 @@ What attention asks as well is claimed there: clusters and multicast, roles and 
 swizzle that a box's width chooses, TMA stores, flags between programs.
 """
 
-from harness.expressibility.claims import Claim, Detector, Probe, Program, Proof, inherited
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, claim, inherited
 from harness.operators.gemm.claims.twin import Twin
 
 INITIALIZED_AGAIN = Detector("sass", r"SYNCS\.EXCH\S*", in_loop=True)
@@ -30,17 +30,8 @@ def _loop(form: str) -> Probe:
     return Probe("flattened", form)
 
 
-def _by_pair(
-    technique: str, dialect: str, says: str, subject: Program, control: Program, detector: Detector, word: str = ""
-) -> Claim:
-    """A claim by one proof, graded direct."""
-    language = {"gluon": "Gluon", "cuda": "CUDA"}[dialect]
-    proof = Proof(f"{technique} in {language}", says, subject, control, detector)
-    return Claim(technique, dialect, "direct", says, (proof,), word=word)
-
-
 _OWN = (
-    Claim(
+    claim(
         "flattened_tiles",
         "triton",
         "hint",
@@ -48,35 +39,33 @@ _OWN = (
         "once, and the loads of the next tile pass the end of a tile; a TMA store of C is waited for before the next. "
         "It does not combine with roles: the compiler drops these without a word where the loop is flattened. With "
         "roles and two loops it waits for each store at once.",
-        (
-            Proof(
-                "flattened ring",
-                "No barrier of the ring is initialized in a loop; two nested loops initialize all for every tile.",
-                _loop("flat"),
-                _loop("nested"),
-                INITIALIZED_AGAIN,
-                seen=False,
-                obtained=True,
-            ),
-            Proof(
-                "flattened store",
-                "An iteration ends without a wait for its store; with roles the wait stands right behind the store.",
-                _loop("flat"),
-                _loop("roles"),
-                STORED_LATER,
-            ),
-            Proof(
-                "flattened roles",
-                "warp_specialize=True adds warps to two nested loops, and none to a flattened one.",
-                _loop("flat roles"),
-                _loop("roles"),
-                ROLES,
-                seen=False,
-            ),
+        Proof(
+            "flattened ring",
+            "No barrier of the ring is initialized in a loop; two nested loops initialize all for every tile.",
+            _loop("flat"),
+            _loop("nested"),
+            INITIALIZED_AGAIN,
+            seen=False,
+            obtained=True,
+        ),
+        Proof(
+            "flattened store",
+            "An iteration ends without a wait for its store; with roles the wait stands right behind the store.",
+            _loop("flat"),
+            _loop("roles"),
+            STORED_LATER,
+        ),
+        Proof(
+            "flattened roles",
+            "warp_specialize=True adds warps to two nested loops, and none to a flattened one.",
+            _loop("flat roles"),
+            _loop("roles"),
+            ROLES,
+            seen=False,
         ),
         word="flatten=",
     ),
-    _by_pair(
+    by_pair(
         "flattened_tiles",
         "gluon",
         "Each role has a loop over tiles around the one over steps, and counts steps over all tiles.",
@@ -85,23 +74,21 @@ _OWN = (
         TILES_AROUND_STEPS,
         r"step \+= 1",
     ),
-    Claim(
+    claim(
         "products_in_flight",
         "triton",
         "automatic",
         "The products of a step are issued before those of the step before are waited for. With roles, which the "
         "compiler makes, all are waited for in every step.",
-        (
-            Proof(
-                "products_in_flight",
-                "The loop waits until one group of products is in flight.",
-                Twin("tma_swizzle", "triton"),
-                Twin("producer_consumer", "triton"),
-                ONE_IN_FLIGHT,
-            ),
+        Proof(
+            "products_in_flight",
+            "The loop waits until one group of products is in flight.",
+            Twin("tma_swizzle", "triton"),
+            Twin("producer_consumer", "triton"),
+            ONE_IN_FLIGHT,
         ),
     ),
-    _by_pair(
+    by_pair(
         "products_in_flight",
         "gluon",
         "The wait says how many products may be in flight.",
@@ -110,23 +97,21 @@ _OWN = (
         ONE_IN_FLIGHT,
         r"warpgroup_mma_wait\(1",
     ),
-    Claim(
+    claim(
         "store_in_parts",
         "triton",
         "direct",
         "The source splits the sums into halves and stores one after the other. The halves share one buffer.",
-        (
-            Proof(
-                "flattened halves",
-                "Shared memory is half a tile of C smaller than with one store.",
-                _loop("flat halves"),
-                _loop("flat"),
-                HALF_A_BUFFER,
-            ),
+        Proof(
+            "flattened halves",
+            "Shared memory is half a tile of C smaller than with one store.",
+            _loop("flat halves"),
+            _loop("flat"),
+            HALF_A_BUFFER,
         ),
         word=r"tl\.split",
     ),
-    _by_pair(
+    by_pair(
         "store_in_parts",
         "gluon",
         "The source splits the sums into boxes and says in which buffer each lies.",
@@ -135,23 +120,21 @@ _OWN = (
         STORES,
         "store_parts",
     ),
-    Claim(
+    claim(
         "store_cut_at_a_row",
         "triton",
         "direct",
         "triton.tools.ragged_tma makes a descriptor of C whose coordinates say where a group ends.",
-        (
-            Proof(
-                "store_cut_at_a_row",
-                "The store has four coordinates; a matrix has two.",
-                Twin("grouped", "triton"),
-                Twin("tma_store_epilogue", "triton"),
-                CUT,
-            ),
+        Proof(
+            "store_cut_at_a_row",
+            "The store has four coordinates; a matrix has two.",
+            Twin("grouped", "triton"),
+            Twin("tma_store_epilogue", "triton"),
+            CUT,
         ),
         word="ragged",
     ),
-    _by_pair(
+    by_pair(
         "store_cut_at_a_row",
         "gluon",
         "The kernel stores through the same descriptor, with the layout that Gluon adds to it.",
@@ -165,7 +148,7 @@ _OWN = (
 CLAIMS = (
     *_OWN,
     *inherited(_OWN),
-    _by_pair(
+    by_pair(
         "flattened_tiles",
         "cuda",
         "Each role has a loop over tiles around the one over steps.",
@@ -173,7 +156,7 @@ CLAIMS = (
         Twin("two_consumers", "cuda"),
         STORE_IN_A_LOOP,
     ),
-    _by_pair(
+    by_pair(
         "products_in_flight",
         "cuda",
         "The wait says how many groups of products may be in flight.",
@@ -181,7 +164,7 @@ CLAIMS = (
         Twin("persistent", "cuda"),
         ONE_IN_FLIGHT,
     ),
-    _by_pair(
+    by_pair(
         "store_in_parts",
         "cuda",
         "A warp stages 16 rows of 128 bytes at a time, and TMA stores them.",
@@ -189,7 +172,7 @@ CLAIMS = (
         Twin("persistent", "cuda"),
         STORES,
     ),
-    _by_pair(
+    by_pair(
         "store_cut_at_a_row",
         "cuda",
         "The map of C has a dimension of as many rows as a box, and one of places where a group can end.",

@@ -10,7 +10,7 @@ from harness.operators.gemm.problem import Problem
 
 
 @dataclass(frozen=True)
-class Twin(claims.OneProblemTwin):
+class Twin(claims.Twin):
     """On a square that every tile divides, in bf16."""
 
     problem: ClassVar[Problem] = Problem.square(4096)
