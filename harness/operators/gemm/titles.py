@@ -35,6 +35,7 @@ THEMES = {
         "tile_192": "Tile of 128 x 192",
         "stream_k": "Steps of the last tiles shared",
         "square_waves": "Waves that cover a square",
+        "hilbert_order": "Tiles along a Hilbert curve",
         "trailing_store": "C stored in the next tile",
         "grouped": "Groups of rows",
     },

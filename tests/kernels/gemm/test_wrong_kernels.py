@@ -40,6 +40,7 @@ NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
 """
+AWAITED = "    wait(full + ring.stage * 8, ring.phase);\n"
 ZEROED = "    float c_regs[M_TILES][BLOCK_N / 2] = {};\n"
 
 TABLE: edits.Table = {
@@ -147,6 +148,11 @@ TABLE: edits.Table = {
     ],
     ("tma_store_epilogue", "c_staging.cuh"): [
         ("maps_of_c_and_staging_disagree", "(column ^ row % 8) * 16, pairs", "column * 16, pairs", "max_error"),
+    ],
+    ("hilbert_order", None): [
+        ("place_read_before_it_arrives", AWAITED + "    const Tile tile", "    const Tile tile", "race", THREE_TILES),
+        ("place_overwritten_while_read", "    bar_warp_sync();  // all lanes have", "    // all lanes have", "race"),
+        ("tiles_outside_of_c_counted", "cut.inside() * other.", "cut.size * other.", UNWRITTEN, THREE_TILES),
     ],
     ("trailing_store", None): [
         ("sums_of_the_tile_before_added", "j > 0 || k > 0", "1", "max_error", THREE_TILES),

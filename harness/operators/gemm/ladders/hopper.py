@@ -144,6 +144,15 @@ TECHNIQUES = LADDER.rungs(
         general=True,
     ),
     Technique(
+        "hilbert_order",
+        "hopper",
+        "tiles are taken along a Hilbert curve: those in flight are neighbours, whatever the shape of C",
+        builds_on=("tma_store_epilogue",),
+        mma="wgmma",
+        limits=STAGED,
+        general=True,
+    ),
+    Technique(
         "trailing_store",
         "hopper",
         "C of a tile is packed to 16 bits and stored under the products of the next one",
