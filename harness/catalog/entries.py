@@ -134,9 +134,11 @@ class Ladder:
     operator: str
     experiment: str = "ladder"
     """The experiment that times its rungs, all of them on the same problems."""
+    every: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Fields that all its rungs have in common."""
 
     def rungs(self, *techniques: OfTechnique) -> tuple[OfTechnique, ...]:
-        return tuple(replace(one, operator=self.operator) for one in techniques)
+        return tuple(replace(one, operator=self.operator, **self.every) for one in techniques)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ def _without(
         "hopper",
         idea,
         builds_on=(rung,),
-        mma="wgmma",
         limits=(HEAD_DIM, *limits, *FLAGSHIP_LIMITS),
         lacks=lacks,
         serialized=serialized,
@@ -107,7 +106,6 @@ ABLATIONS = LADDER.rungs(
         "hopper",
         "all warps of a block meet before a buffer is filled again",
         builds_on=("wgmma",),
-        mma="wgmma",
         limits=(*BLOCK_LIMITS, RING),
         lacks=("buffer_barriers",),
     ),
@@ -116,7 +114,6 @@ ABLATIONS = LADDER.rungs(
         "hopper",
         "what core Triton can say: equal warps, powers of two, both products awaited before the softmax",
         builds_on=("wgmma",),
-        mma="wgmma",
         limits=VOCABULARY_LIMITS,
     ),
     Ablation(
@@ -124,7 +121,6 @@ ABLATIONS = LADDER.rungs(
         "hopper",
         "what core Triton can say, with tiles dealt out head by head",
         builds_on=("triton_vocabulary",),
-        mma="wgmma",
         limits=VOCABULARY_LIMITS,
     ),
     Ablation(
@@ -132,7 +128,6 @@ ABLATIONS = LADDER.rungs(
         "hopper",
         "what core Triton can say, but for the tile",
         builds_on=("triton_vocabulary",),
-        mma="wgmma",
         limits=BLOCK_LIMITS,
     ),
     Ablation(
@@ -140,7 +135,6 @@ ABLATIONS = LADDER.rungs(
         "hopper",
         "what core Triton can say, with row maxima of integers, three at a time",
         builds_on=("vocabulary_head_by_head",),
-        mma="wgmma",
         limits=VOCABULARY_LIMITS,
     ),
 )

@@ -22,6 +22,7 @@ LADDER = Ladder(
     capabilities=(9,),
     experiment="decode",
     operator="attention",
+    every={"general": True},
 )
 
 SMALL = {64: Tile(16, 64, 1, 1), 128: Tile(16, 64, 1, 1), 256: Tile(16, 32, 1, 1)}
@@ -64,7 +65,6 @@ TECHNIQUES = LADDER.rungs(
             "triton": Tile.grid((16,), (32, 64, 128), (1, 2, 3), (1, 2, 4)),
         },
         limits=LIMITS,
-        general=True,
     ),
     Technique(
         "split_keys",
@@ -72,7 +72,6 @@ TECHNIQUES = LADDER.rungs(
         "the keys are cut into parts, one block each, to occupy the whole GPU; a second kernel joins the parts",
         builds_on=("packed_heads",),
         limits=LIMITS,
-        general=True,
     ),
     Technique(
         "one_launch_join",
@@ -80,7 +79,6 @@ TECHNIQUES = LADDER.rungs(
         "the last block of a tile joins its parts, in the same launch",
         builds_on=("split_keys",),
         limits=LIMITS,
-        general=True,
     ),
     Technique(
         "kv_rings",
@@ -95,7 +93,6 @@ TECHNIQUES = LADDER.rungs(
             "triton": Tile.grid((16,), (32, 64, 128), (2, 3, 4, 6), (1, 2, 4)),
         },
         limits=(*ANY_STAGES, RING, SHARED_MEMORY),
-        general=True,
     ),
     Technique(
         "flagship_decode",
@@ -112,6 +109,5 @@ TECHNIQUES = LADDER.rungs(
             *(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
             *(GLUON_RING, GLUON_SHARED_MEMORY),
         ),
-        general=True,
     ),
 )
