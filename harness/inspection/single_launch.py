@@ -122,7 +122,7 @@ def launch_triton(case: Case) -> None:
     """Raises build.Unsupported and what Triton raises."""
     import torch
 
-    from harness.measure.arenas import DTYPES
+    from harness.operators.memory import DTYPES
 
     variant, operator = build.load(case), operators.of(case.problem)
     sample = operator.inputs(case.problem, operator.distributions[0], 0, "cpu")

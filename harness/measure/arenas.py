@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from harness import operators
+from harness.operators.memory import DTYPES
 from harness.operators.protocol import Problem, Sample, TensorSpec
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "int32": torch.int32}
 
 # Bit patterns, by bytes per element. The NaN has a payload that no arithmetic makes, in fp16 as well as in bf16.
 _INTEGER = {2: torch.int16, 4: torch.int32}
@@ -40,12 +39,6 @@ def roll(inputs: Iterable[torch.Tensor], bases: Iterable[torch.Tensor], shift: i
     """Fills the bytes of inputs with those of their bases, rolled as loop.cpp does."""
     for number, (dense, base) in enumerate(zip(inputs, bases, strict=True)):
         dense.copy_(base.roll(16 * shift * (2 * number + 1)))
-
-
-def reach(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to the end of the last."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return (1 + sum((size - 1) * step for size, step in steps)) * tensor.element_size()
 
 
 class Arena:

@@ -15,6 +15,7 @@ import torch
 from harness import operators
 from harness.measure import arenas, cupti, process, timing
 from harness.measure.worker import SHARED
+from harness.operators.memory import reach
 
 
 class Kernels(process.Process):
@@ -114,7 +115,7 @@ def _whole(name: str, out: torch.Tensor | None, most: int) -> tuple[int, int]:
         return 0, 0
     if type(out) not in (torch.Tensor, torch.nn.Parameter) or out.is_neg() or out.is_conj():
         raise TypeError(f"{name}: got {type(out).__name__}, expected a plain torch.Tensor that holds its values")
-    if (count := arenas.reach(out)) > most:
+    if (count := reach(out)) > most:
         raise ValueError(f"{name}: got strides {out.stride()} over {count} bytes, expected at most {most}")
     return out.data_ptr(), count
 

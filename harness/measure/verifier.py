@@ -19,6 +19,7 @@ import torch
 from harness import operators
 from harness.measure import arenas, gate, timing
 from harness.measure.worker import Failed, Isolation
+from harness.operators.memory import DTYPES, reach
 from harness.operators.protocol import Problem
 
 LOOP = Path(__file__).with_name("loop.cpp")
@@ -96,11 +97,11 @@ class Stopwatch(timing.CudaStopwatch):
         found, begin = {}, 0
         for steps, (name, spec) in zip(strides, self._specs.items(), strict=True):
             if steps is not None:
-                values = torch.frombuffer(received, dtype=arenas.DTYPES[spec.dtype], offset=begin)
+                values = torch.frombuffer(received, dtype=DTYPES[spec.dtype], offset=begin)
                 out = values.as_strided(spec.shape, [int(step) for step in steps])
                 if not (spec.optional and arenas.is_poison(out)):
                     found[name] = out
-                begin += -(-arenas.reach(out) // 16) * 16
+                begin += -(-reach(out) // 16) * 16
         return found
 
     def failures(self, milliseconds: Mapping[str, float]) -> Iterator[tuple[str, Failure]]:

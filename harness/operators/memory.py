@@ -1,6 +1,10 @@
 """What kernels ask of the memory in which a tensor lies."""
 
+import torch
 from torch import Tensor
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "int32": torch.int32}
+"""By the names that problems give them."""
 
 ALIGNMENT = 16
 """Bytes: the widest load or store of a kernel, the unit of cp.async and of a TMA stride."""

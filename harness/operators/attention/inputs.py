@@ -7,9 +7,8 @@ import torch
 
 from harness.operators.attention.arguments import Shape, scalars, shapes
 from harness.operators.attention.problem import Problem
+from harness.operators.memory import DTYPES
 from harness.operators.protocol import Sample
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones. Larger tensors are drawn

@@ -69,7 +69,8 @@ def _sdpa_cudnn(problem: Problem) -> Attend:
     return lambda q, k, v, scale: (cudnn(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)[0], None)
 
 
-def _sdpa_math(problem: Problem) -> Attend:
+def sdpa_math(problem: Problem) -> Attend:
+    """PyTorch's own operations, one after another."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention as sdpa
 
@@ -132,7 +133,7 @@ _FLASH = ("fa2", "fa3", "fa4")
 _MAKERS: dict[str, Callable[[Problem], Attend]] = {
     "sdpa_flash": _sdpa_flash,
     "sdpa_cudnn": _sdpa_cudnn,
-    "sdpa_math": _sdpa_math,
+    "sdpa_math": sdpa_math,
     "flex": _flex,
     "flash_attention": _own,
     **{backend: functools.partial(_flash, backend=backend) for backend in _FLASH},

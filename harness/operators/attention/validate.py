@@ -13,12 +13,12 @@ from torch.autograd import forward_ad
 
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import check_capability
+from harness.operators import memory
 from harness.operators.attention.problem import Problem
 from harness.operators.memory import ALIGNMENT, check_address, extent, reach
 from harness.operators.protocol import Scalars, Tensors
 
 DTYPES = (torch.float16, torch.bfloat16)
-_OF_PROBLEM = {"fp16": torch.float16, "bf16": torch.bfloat16}
 HEAD_DIMS = (64, 128)
 GENERAL_HEAD_DIMS = (64, 128, 256)
 FP32 = torch.finfo(torch.float32)
@@ -48,8 +48,8 @@ def validate_launch(
     """`validate`, and that tensors and numbers are the problem's: what is launched is compiled for that alone."""
     validate(**tensors, **scalars, technique=technique, capability=capability)
     q, k = tensors["q"], tensors["k"]
-    if q.dtype != _OF_PROBLEM[problem.dtype]:
-        dtypes = [str(dtype).removeprefix("torch.") for dtype in (q.dtype, _OF_PROBLEM[problem.dtype])]
+    if q.dtype != memory.DTYPES[problem.dtype]:
+        dtypes = [str(dtype).removeprefix("torch.") for dtype in (q.dtype, memory.DTYPES[problem.dtype])]
         raise TypeError(f"q.dtype: got {dtypes[0]}, expected {dtypes[1]} as compiled for; load that problem")
     p = problem
     got = (*q.shape, k.shape[1], k.shape[2], scalars["causal"])

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.operators.attention.libraries import LIBRARIES
-from harness.operators.attention.peers import compiled_flex
+from harness.operators.attention.peers import compiled_flex, sdpa_math
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.errors import Unsupported
 from harness.operators.protocol import Peer, Scalars, Tensors
@@ -40,35 +40,21 @@ def peer(name: str, problem: Problem) -> Peer:
     return Peer(bind)
 
 
-def _sdpa_flash(problem: Problem) -> Make:
+def _of_torch(problem: Problem, *, library: str) -> Make:
+    """By PyTorch's operators of a library, flash or cudnn, which differ in the order of their arguments."""
     import torch
 
-    forward = torch.ops.aten._scaled_dot_product_flash_attention
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
+    name = f"_scaled_dot_product_{library}_attention"
+    forward, backward = getattr(torch.ops.aten, name), getattr(torch.ops.aten, f"{name}_backward")
+    is_cudnn = library == "cudnn"
 
     def make(tensors: Tensors, scale: float) -> Bound:
         q, k, v, o, do = (tensors[name] for name in ("q", "k", "v", "o", "do"))
-        _, _, *kept = forward(q, k, v, 0.0, problem.causal, False, scale=scale)
-        sequences, (seed, offset) = kept[:4], kept[4:6]
-        arguments = (do, q, k, v, o, tensors["lse"], *sequences, 0.0, problem.causal, seed, offset)
-        return functools.partial(backward, *arguments, scale=scale)
-
-    return make
-
-
-def _sdpa_cudnn(problem: Problem) -> Make:
-    import torch
-
-    forward = torch.ops.aten._scaled_dot_product_cudnn_attention
-    backward = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
-
-    def make(tensors: Tensors, scale: float) -> Bound:
-        q, k, v, o, do = (tensors[name] for name in ("q", "k", "v", "o", "do"))
-        _, lse, *kept = forward(q, k, v, None, True, 0.0, problem.causal, False, scale=scale)
-        sequences, (seed, offset) = kept[:4], kept[4:6]
-        lse = tensors["lse"].view(lse.shape)
-        arguments = (do, q, k, v, o, lse, seed, offset, None, *sequences, 0.0, problem.causal)
-        return functools.partial(backward, *arguments, scale=scale)
+        bias = (None, True) if is_cudnn else ()  # without one, with LSE
+        _, lse, *kept = forward(q, k, v, *bias, 0.0, problem.causal, False, scale=scale)
+        mask, sequences, seed = (0.0, problem.causal), kept[:4], kept[4:6]
+        last = (*seed, None, *sequences, *mask) if is_cudnn else (*sequences, *mask, *seed)
+        return functools.partial(backward, do, q, k, v, o, tensors["lse"].view(lse.shape), *last, scale=scale)
 
     return make
 
@@ -87,16 +73,8 @@ def _of_graph(attend: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> Make
 
 
 def _sdpa_math(problem: Problem) -> Make:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention as sdpa
-
-    grouped = problem.heads != problem.heads_kv
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):
-            return sdpa(q, k, v, is_causal=problem.causal, scale=scale, enable_gqa=grouped)
-
-    return _of_graph(attend)
+    attend = sdpa_math(problem)
+    return _of_graph(lambda q, k, v, scale: attend(q, k, v, scale)[0])
 
 
 def _flex(problem: Problem) -> Make:
@@ -135,8 +113,8 @@ def _fa4(problem: Problem, *, deterministic: bool) -> Make:
 
 
 _MAKERS: dict[str, Callable[[Problem], Make]] = {
-    "sdpa_flash": _sdpa_flash,
-    "sdpa_cudnn": _sdpa_cudnn,
+    "sdpa_flash": functools.partial(_of_torch, library="flash"),
+    "sdpa_cudnn": functools.partial(_of_torch, library="cudnn"),
     "sdpa_math": _sdpa_math,
     "flex": _flex,
     "fa4": functools.partial(_fa4, deterministic=False),
