@@ -1,7 +1,5 @@
 """GPU tests skip with the reason, caches stay inside the checkout, and the summary says where the time went."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

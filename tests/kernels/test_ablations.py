@@ -7,8 +7,6 @@ builds two that the commit chooses. `make test-full` compiles at every tile that
 runs all builds.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import replace

@@ -5,8 +5,6 @@ compiler, three that are recorded of matrix products and gradients, and twelve t
 `make test-full` compiles all: of attention every head_dim and mask for the recorded GPU, one problem for the others.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """`twinkernels check --on cpu`: scheduler seeds, sanitizers, and which compiler it takes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Counters of the CPU runtime: what the kernels' own addresses do to the banks and sectors."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -5,8 +5,6 @@ product under the marker `full`. `make test` runs every build of a kernel that p
 and four of the others, by the commit. All this is at reference tiles; the flagship passes at the tuned ones too.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -5,8 +5,6 @@ A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what s
 `wrong_answer` is the name for numbers that differ while every access is in order.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import cache

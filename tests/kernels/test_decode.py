@@ -1,7 +1,5 @@
 """The ladder `decode` where the keys are cut into parts: right in any order of blocks, and the counters zero again."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 from functools import cache

@@ -5,8 +5,6 @@ states or asks for: layouts, barriers, registers, and the order of a main loop.
 `make test-full` compiles all of it. They need a GPU to run: the gates of `correctness` judge them there.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ technique's own order, which a source only asks for.
 `make test-full` compiles all of it. test_compile_every_rung.py shows that rows say what is compiled here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product

@@ -5,8 +5,6 @@ attention, in every language.
 causal mask, and a few others that the commit chooses. `make test-full` runs them at every head_dim; a GPU all twins.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 That it is listed and checked, tests/unit/cli/test_rungs.py shows.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every claim of the expressibility matrix is proven by the compilers that are here; each proof needs its control."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

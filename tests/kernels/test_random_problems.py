@@ -1,8 +1,6 @@
 """The flagship on problems that nobody chose: a few on this CPU, a thousand on a Hopper GPU; and every rung of its
 ladder on one ragged problem there. What a run draws depends on a seed that it prints."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

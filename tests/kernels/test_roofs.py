@@ -1,8 +1,6 @@
 """The kernels that measure limits: they compile to what they claim to measure, run right thread by thread on a CPU, and
 their launches are told as rates."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import time

@@ -1,7 +1,5 @@
 """An operator in a folder of its own, registered and nothing else: every command that needs no GPU knows it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

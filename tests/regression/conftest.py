@@ -7,8 +7,6 @@ A case fails if `harness.rows.compare` finds it slower than in the recorded rows
 other rows to compare with, REGRESSION_ROWS rows to replay instead of measuring: a file or a folder each.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from functools import cache

@@ -1,7 +1,5 @@
 """Every cell of the ladder as a benchmark whose clock is the GPU's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ its JIT, and by build.cubins. Prints a JSON object: what each launch gave the dr
 `exchanged` has our launch for each pair.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

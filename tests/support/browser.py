@@ -1,7 +1,5 @@
 """Pages in a real browser without a screen: what tests/support/browser.js measures, and what it prints."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """A copy of the checkout for tests that edit it, break it or run it alone, and programs that stand in for tools."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Work in a process of another environment, of which each test process keeps one: Triton reads its variables once, and
 takes seconds to import."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

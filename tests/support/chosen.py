@@ -3,8 +3,6 @@
 Whatever no row proves is compiled and run in any case; all of it under the marker `full`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import Callable, Collection, Iterable

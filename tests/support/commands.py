@@ -1,7 +1,5 @@
 """A command in the test's own process: what it said and its rows, and all of that as text for a test that fails."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Launches the small kernels of tests/kernels/cpu_kernels, on the CPU or on a GPU of compute capability 9.0."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

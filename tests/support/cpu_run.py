@@ -1,7 +1,5 @@
 """Runs a CUDA twin on the CPU, with all checks and every tensor watched."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import shutil

@@ -1,7 +1,5 @@
 """Kernels made wrong by one edit, and the names by which they are caught."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Kernels that do what a kernel should not, behind the functions of harness.build; the technique is the fault."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

@@ -4,8 +4,6 @@ A loader for the runner too: the fakes of fake_kernels, with rows that pass the 
 the process which started the command, as a lost node does. With --cluster the whole of it, on a cluster's GPUs.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

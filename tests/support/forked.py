@@ -1,8 +1,6 @@
 """Workers that cost no import of torch, which takes 2 s: each is forked from a process that has imported what every
 worker imports, and no more. In all else they are as harness.measure.worker starts them."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """Rows of gates and sanitizers. No number here was ever measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.operators.attention.problem import Problem

@@ -1,7 +1,5 @@
 """Invented rows of matrix products, as tests/support/synthetic_rows.py has them of attention."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

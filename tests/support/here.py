@@ -1,8 +1,6 @@
 """A worker without a process: what the runner asks for is done at once, here. For tests of the runner's decisions; a
 process takes seconds to start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

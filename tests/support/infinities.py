@@ -1,7 +1,5 @@
 """Inputs with scores of -inf that are no mask, and with NaN, and what attention gives for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

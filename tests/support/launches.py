@@ -1,7 +1,5 @@
 """Functions of q, k, v, o, lse, scale and causal where the harness has tensors and scalars by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

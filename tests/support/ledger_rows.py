@@ -1,8 +1,6 @@
 """Invented rows of the experiment behind the ledger: every kernel as fast as its techniques say. No number here was
 ever measured."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One page as the report writes it, without a site around it, and the data that it is made from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

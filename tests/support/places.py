@@ -1,7 +1,5 @@
 """How a reason names a line of a kernel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

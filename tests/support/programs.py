@@ -1,8 +1,6 @@
 """Kernels in Triton's languages beside each other: how far apart two sources are, and what two programs have in common
 but for names."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """What the committed rows prove of the kernels as they are now: `make test` does not compile or run all of it again."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib.metadata import version

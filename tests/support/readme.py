@@ -1,7 +1,5 @@
 """The kernels that README has as examples."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

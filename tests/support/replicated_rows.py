@@ -1,8 +1,6 @@
 """Invented records: programs timed again and again on several boards, with a noise of their own. Deterministic; no
 number here was ever measured."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import product

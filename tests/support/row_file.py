@@ -1,7 +1,5 @@
 """Rows with every field that they may have, and any rows as a file."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Invented rows of the articles' experiments and of the structured heads. No number here was ever measured."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator

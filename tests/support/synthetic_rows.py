@@ -1,7 +1,5 @@
 """Invented rows for tests of reports, scorecard and compare. Deterministic; no number here was ever measured."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

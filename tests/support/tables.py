@@ -1,7 +1,5 @@
 """Made-up rows as the tables of rows/frame.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tiles that `tune` chose for the flagship, on every GPU that has a table."""
 
-from __future__ import annotations
-
 from harness.catalog import tiles
 from harness.catalog.entries import Tile
 from harness.operators.attention.api import FLAGSHIP

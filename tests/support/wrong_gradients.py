@@ -5,8 +5,6 @@ to the dtype, dK and dV in fp32, dQ summed in scratch memory, which holds NaN be
 the problem that brings its fault out, and the check that finds it.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

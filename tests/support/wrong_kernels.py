@@ -4,8 +4,6 @@
 A wrong kernel carries the problem that brings its fault out, and says on which distributions it is right all the same.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`from harness import check, bench`: frames of what the command line prints, and README's example as it stands."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

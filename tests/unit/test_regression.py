@@ -1,7 +1,5 @@
 """The benchmark suite itself, run on synthetic rows: storage, comparison, failure, and whose times it says they are."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

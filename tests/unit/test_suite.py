@@ -1,8 +1,6 @@
 """With several processes, the tests of one file stay in one of them; a failed test shows what a command said, one that
 a signal stopped ends the tests; and what no row proves is run again, with a few of the rest."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

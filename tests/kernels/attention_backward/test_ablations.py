@@ -1,8 +1,6 @@
 """The ablations of attention's backward pass: the kernel of each is right on a CPU, and its machine code keeps its
 products in flight. That its patch applies and is small, tests/kernels/test_ablations.py shows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Gluon kernels of attention's backward pass: their compiler and the assembler leave of them what the source states."""
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from itertools import product

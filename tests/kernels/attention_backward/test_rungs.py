@@ -4,8 +4,6 @@
 now, and five of the others, by the commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -2,8 +2,6 @@
 The CPU runtime names those whose copies, products or additions are out of order; the gate finds the others by their
 numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.operators.attention_backward.problem import Problem

@@ -1,7 +1,5 @@
 """Each schedule of the flagships in core Triton and Gluon keeps its products in flight and its sums in registers."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.catalog import techniques

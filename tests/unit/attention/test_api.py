@@ -1,7 +1,5 @@
 """`from harness import flash_attention`: bad input ends in a sentence, good input in the table's kernel, at once."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

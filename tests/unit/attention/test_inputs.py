@@ -1,7 +1,5 @@
 """Inputs are the same everywhere, distributed as they say, and surrounded by NaN."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

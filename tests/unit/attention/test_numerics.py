@@ -1,7 +1,5 @@
 """The checker is itself tested: right kernels pass, and every wrong one is rejected wherever it is wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Library peers that are not installed here, by stand-ins of their signatures; and what is said of broken ones."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

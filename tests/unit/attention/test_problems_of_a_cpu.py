@@ -1,8 +1,6 @@
 """What `check --on cpu` launches: each way to mix up batches, heads and lengths is wrong on one of its problems; and
 what it launches of a user's kernel beside, here and on a GPU."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

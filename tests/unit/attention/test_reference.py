@@ -1,7 +1,5 @@
 """Truth, yardstick and plain PyTorch, against the formula written out and PyTorch's own attention."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

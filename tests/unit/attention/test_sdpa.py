@@ -1,7 +1,5 @@
 """The flagship as an implementation of PyTorch's flash attention: what torch asks for, what is refused, training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The heads have the structure that their names say, and what is drawn of them is the kernel's own P."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bad input: every case is refused with the argument's name, what was got and what is expected."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tile that `flash_attention` takes, against the times that `tune` recorded of each."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from functools import cache

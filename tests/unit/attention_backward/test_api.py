@@ -1,7 +1,5 @@
 """Gradients of `flash_attention`: autograd comes to the backward kernel with what it needs, once, and not twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The gap of attention's backward pass: its terms have causes and proofs, and add up to it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The operator of attention's backward pass: its problems, what its gate accepts, what its checks refuse."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 The driver is tests/support/fake_libcuda.c, which writes down what it is given.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The order of instructions is read right: loops, what is in flight, what is in a lock; with and without the thing."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.build import instruction_order as order

@@ -1,7 +1,5 @@
 """harness/build: what a loaded kernel refuses before it is launched."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Machine code is read right: opcodes, spills and shared memory of known binaries, the same hash for the same code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

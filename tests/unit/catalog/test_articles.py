@@ -1,7 +1,5 @@
 """The articles' ladders: every step can be measured, and the published numbers are read as the articles count them."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.catalog import experiments, sources, techniques

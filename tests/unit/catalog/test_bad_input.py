@@ -1,7 +1,5 @@
 """Names, tiles, problems and tile tables that are refused by name, and text that no terminal and no page obeys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

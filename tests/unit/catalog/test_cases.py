@@ -1,7 +1,5 @@
 """Cases of experiments: what a grid has beside its techniques."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import replace

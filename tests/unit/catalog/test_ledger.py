@@ -1,7 +1,5 @@
 """The gap's data: every term can be measured, and has a cause that something bears out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

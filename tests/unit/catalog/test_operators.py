@@ -1,7 +1,5 @@
 """Names of operators, and what is asked of the operators by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

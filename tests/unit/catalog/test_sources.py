@@ -1,7 +1,5 @@
 """Which files a kernel rests on, what of them its hash covers, and where builds are kept: on a small tree."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

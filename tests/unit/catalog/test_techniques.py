@@ -1,7 +1,5 @@
 """The registry answers for cells and rungs that it does not have."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

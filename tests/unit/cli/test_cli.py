@@ -1,7 +1,5 @@
 """The command line, end to end: exit codes, output for programs and people, files. Not for `make test-fast`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

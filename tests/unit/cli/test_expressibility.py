@@ -1,7 +1,5 @@
 """`twinkernels expressibility`: what it compiles where some Tritons are not installed, and where rows are recorded."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from typing import Any

@@ -3,8 +3,6 @@
 Most of a command's time goes into starting processes and building, so that each of them is given several kernels.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """What the command line refuses: wrong names, options that do nothing, a machine that lacks something. And how fast."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

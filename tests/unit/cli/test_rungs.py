@@ -1,7 +1,5 @@
 """Adding a rung is three edits: by hand as README says, or by `new`; and lint sees where they disagree."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

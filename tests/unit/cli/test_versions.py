@@ -1,7 +1,5 @@
 """`twinkernels versions`: programs that another Triton changed are told from those that it did not."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Detectors find a thing where it stands and nowhere else: two texts written by hand, one with it and one without."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

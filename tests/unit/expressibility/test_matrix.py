@@ -1,7 +1,5 @@
 """The matrix holds what current rows say, version by version; rows about compilers are recorded apart from GPUs."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

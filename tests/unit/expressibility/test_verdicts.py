@@ -1,7 +1,5 @@
 """A verdict needs both programs; a grade needs proofs that agree with it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Groups of rows: how many rows they get, what is right, and what the comparison refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

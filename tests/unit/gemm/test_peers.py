@@ -1,7 +1,5 @@
 """Libraries of matrix products, by stand-ins for those that are not installed."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The flagship's tiles name a kernel of the ladder, and take what it takes, in each language."""
 
-from __future__ import annotations
-
 import importlib
 import re
 

@@ -1,7 +1,5 @@
 """The ratios of matrix products: which libraries stand on the other side, and what an entry says it measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

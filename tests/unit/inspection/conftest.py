@@ -1,7 +1,5 @@
 """A pretended GPU machine, for the tools that watch a kernel there."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness import build

@@ -1,7 +1,5 @@
 """What ncu prints becomes rows: numbers by name, each with the launch that it belongs to."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """compute-sanitizer's answers become rows: what it says in XML, by its exit code, and by silence."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

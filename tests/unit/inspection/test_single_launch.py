@@ -1,7 +1,5 @@
 """The process that a tool watches: a CUDA kernel without torch, here on the CPU runtime in place of a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import subprocess

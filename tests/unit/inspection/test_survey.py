@@ -1,8 +1,6 @@
 """Kernels are compiled and read many at once; what one does to its compiler is said in its row alone. And `inspect
 --binary`: the main loops of anybody's compiled kernels."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The environment row says what the machine is, and not whose."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,7 +1,5 @@
 """Compilers that hang, die or are no longer wanted cost their own kernel and leave no process behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

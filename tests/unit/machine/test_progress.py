@@ -1,7 +1,5 @@
 """A bar for people, lines for logs, and two meanings of Ctrl-C."""
 
-from __future__ import annotations
-
 import signal
 from queue import Queue
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """harness/measure/cupti.py: each way of keeping work out of the timed interval is found in a trace and named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

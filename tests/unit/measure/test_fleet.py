@@ -1,7 +1,5 @@
 """Who gets which problem when, and what becomes of what was lost; the workers are pretended."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Who is interleaved with whom, and how fast is too fast."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

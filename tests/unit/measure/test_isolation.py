@@ -1,8 +1,6 @@
 """A user's kernel and what judges it are two processes: tricks of every kind end as rows of their own, honest habits
 pass. Here this process is the verifier's."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import re

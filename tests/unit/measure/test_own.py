@@ -1,7 +1,5 @@
 """A kernel of the user's goes through the same worker, gate and rows; whatever is wrong with it becomes a row."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@ costs its problem, which is placed once more. Then a cluster that --cluster join
 GPU each; who does not have the token is told what to set.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Roofs as rows: what a launch's counts say, and what a row says where there is nothing to count."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

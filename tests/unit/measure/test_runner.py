@@ -1,7 +1,5 @@
 """Every way in which a kernel can fail becomes a row of its own status, and the run goes on."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Tuning tries every tile of the grid, keeps the fastest that is right, and says how many it tried."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

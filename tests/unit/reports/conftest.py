@@ -1,7 +1,5 @@
 """What files of tests share: the recorded rows, and pages that are made from them."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness import operators

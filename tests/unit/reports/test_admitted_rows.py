@@ -1,7 +1,5 @@
 """What the schema admits never breaks a page: rows of every kind, each with one field left out or changed."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest

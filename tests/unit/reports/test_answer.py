@@ -1,7 +1,5 @@
 """The first page: its numbers against the rows that they come from."""
 
-from __future__ import annotations
-
 import html
 import re
 import subprocess

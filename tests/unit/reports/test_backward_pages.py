@@ -1,7 +1,5 @@
 """The pages of attention's backward pass: its answer, gradients that repeat, its line on the first page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of the recorded rows in a real browser, light and dark, at the sizes of a screen and of a phone."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What hand-written pages claim holds for the recorded rows: a claim that broke is named."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

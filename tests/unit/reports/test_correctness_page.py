@@ -1,7 +1,5 @@
 """The page about correctness: gates by technique, failures, sanitizers."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 

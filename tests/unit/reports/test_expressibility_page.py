@@ -1,7 +1,5 @@
 """The proofs of every technique, and what changed between versions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

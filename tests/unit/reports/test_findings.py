@@ -1,7 +1,5 @@
 """The page of findings: every reproducer shows its finding here, and a title that rows contradict is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of matrix products: their answer, their line on the first page, and techniques that two operators have."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 `python -m tests.unit.reports.test_guide` writes the text anew after a change of the kernel or of the diagnosis.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

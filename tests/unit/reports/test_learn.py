@@ -1,7 +1,5 @@
 """The page Learn: its lines are cut from kernels as they are, and a number is of one GPU and this version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

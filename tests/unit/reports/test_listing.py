@@ -1,7 +1,5 @@
 """Sources on pages: the lines of a kernel that stand for its technique, and links to headings."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """The page about a user's kernel: which rung its machine code resembles, and its speed beside the ladder."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

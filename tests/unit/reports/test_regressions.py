@@ -1,7 +1,5 @@
 """The page of regressions says how far a ratio moves by chance, with rows and without."""
 
-from __future__ import annotations
-
 from reports.data.dataset import Dataset
 from reports.pages import overview
 from tests.support import replicated_rows as replicated

@@ -1,7 +1,5 @@
 """The report, made from synthetic rows: what a reader must find, and what must never reach a page."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The pages of the articles, from synthetic rows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

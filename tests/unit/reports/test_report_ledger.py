@@ -1,7 +1,5 @@
 """The page of the gap, from invented rows. No number here was ever measured."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What a technique's page says of the order of a main loop, its parent's and its own, from invented rows."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a report knows of rows before it draws: which stand for a rung, where they come from, what is told of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

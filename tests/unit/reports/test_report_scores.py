@@ -1,7 +1,5 @@
 """What pages say of the scorecard's cells, from invented entries."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No spill that its note does not explain, and every explanation in the note of the technique that spills."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What pages say of other Tritons: from one group, at one tile, and nothing without numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.catalog.entries import Tile

@@ -1,7 +1,5 @@
 """The search box: the words that people use lead there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

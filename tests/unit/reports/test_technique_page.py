@@ -1,7 +1,5 @@
 """What a step is said to buy, and what a page shows as its difference: from rows, and from the program that runs."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

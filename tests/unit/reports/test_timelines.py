@@ -1,7 +1,5 @@
 """Drawings in notes: two each, with lanes of one length; a legend names what is drawn."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.catalog import techniques

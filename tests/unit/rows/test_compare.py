@@ -1,7 +1,5 @@
 """harness/rows/compare.py on replayed rows: what it must catch, what it must let pass, what it must refuse."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

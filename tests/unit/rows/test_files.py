@@ -1,7 +1,5 @@
 """Several processes, a full disk, a folder of somebody else: no row is lost, nothing half-written is left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The table of a kind has typed columns, the machine of each row, and says which rows count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

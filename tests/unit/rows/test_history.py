@@ -1,7 +1,5 @@
 """harness/rows/history.py: every measurement of a cell is a point, and the CSV is one that other tools read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """harness/rows/ledger.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

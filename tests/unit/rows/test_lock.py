@@ -1,7 +1,5 @@
 """kernels.lock vouches for a row of another source of the same program, and for no other row."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path

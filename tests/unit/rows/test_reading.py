@@ -1,7 +1,5 @@
 """Which rows are about this checkout."""
 
-from __future__ import annotations
-
 from harness.catalog import techniques
 from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem

@@ -1,7 +1,5 @@
 """A run is recorded once, where it belongs, and refused where it does not say what it measured."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows come back as they were written, and a killed run loses its last row at most."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

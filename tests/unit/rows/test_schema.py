@@ -1,7 +1,5 @@
 """Rows from strangers: a hostile row is refused with file, line and field, and nothing is written."""
 
-from __future__ import annotations
-
 import copy
 import json
 import lzma

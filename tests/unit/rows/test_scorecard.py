@@ -1,7 +1,5 @@
 """The ratios that the project follows: which rows stand for each side, and what leaves a ratio without a value."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable

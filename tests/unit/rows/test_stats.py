@@ -1,8 +1,6 @@
 """harness/rows/stats.py: intervals and what they rest on; limits from pairs, verdicts from limits, and what these are
 worth on the recorded rows."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

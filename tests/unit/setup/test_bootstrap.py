@@ -1,7 +1,5 @@
 """harness/setup/bootstrap.py: which Python runs, what is installed, and that a second start is fast."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import json

@@ -1,7 +1,5 @@
 """harness/setup/doctor.py: says what is missing and how to get it; fails only when the main job cannot run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
