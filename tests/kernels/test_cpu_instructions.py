@@ -40,10 +40,11 @@ def product(
     transpose: int = 0,
     rs: int = 0,
     depth: int = 64,
+    transpose_a: int = 0,
     **rest,
 ):
     generator = torch.Generator().manual_seed(0)
-    a = torch.randn(64, depth, generator=generator).to(TYPES[type_name])
+    a = torch.randn(*((depth, 64) if transpose_a else (64, depth)), generator=generator).to(TYPES[type_name])
     b = torch.randn(*((depth, columns) if transpose else (columns, depth)), generator=generator).to(TYPES[type_name])
     d = torch.full((64, columns), torch.nan)
     said = launch(
@@ -53,35 +54,41 @@ def product(
         COLUMNS=columns,
         DEPTH=depth,
         SWIZZLE=f"Swizzle::{swizzle}",
+        A_TRANSPOSED=transpose_a,
         B_TRANSPOSED=transpose,
         A_IN_REGISTERS=rs,
         **rest,
     )
-    expected = a.double() @ (b.double() if transpose else b.double().T)
+    expected = (a.double().T if transpose_a else a.double()) @ (b.double() if transpose else b.double().T)
     return said, d, expected
 
 
 @pytest.mark.parametrize(
-    ("type_name", "columns", "swizzle", "transpose", "rs", "depth"),
+    ("type_name", "columns", "swizzle", "transpose", "rs", "depth", "transpose_a"),
     [
-        ("__half", 64, "bytes_128", 0, 0, 64),
-        ("__half", 128, "bytes_128", 1, 0, 64),
-        ("__nv_bfloat16", 256, "bytes_128", 1, 1, 64),
-        ("__nv_bfloat16", 80, "bytes_64", 0, 1, 64),
-        ("__half", 64, "bytes_64", 1, 0, 64),
-        ("__half", 96, "bytes_32", 0, 0, 64),
-        ("__half", 32, "bytes_32", 1, 0, 64),
-        ("__half", 64, "none", 0, 0, 64),
-        ("__half", 64, "none", 1, 0, 64),
-        ("__nv_fp8_e4m3", 64, "bytes_128", 0, 0, 128),
-        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0, 64),
-        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64),
+        ("__half", 64, "bytes_128", 0, 0, 64, 0),
+        ("__half", 128, "bytes_128", 1, 0, 64, 0),
+        ("__nv_bfloat16", 256, "bytes_128", 1, 1, 64, 0),
+        ("__nv_bfloat16", 80, "bytes_64", 0, 1, 64, 0),
+        ("__half", 64, "bytes_64", 1, 0, 64, 0),
+        ("__half", 96, "bytes_32", 0, 0, 64, 0),
+        ("__half", 32, "bytes_32", 1, 0, 64, 0),
+        ("__half", 64, "none", 0, 0, 64, 0),
+        ("__half", 64, "none", 1, 0, 64, 0),
+        ("__nv_fp8_e4m3", 64, "bytes_128", 0, 0, 128, 0),
+        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0, 64, 0),
+        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64, 0),
+        ("__half", 64, "bytes_128", 0, 0, 64, 1),
+        ("__nv_bfloat16", 128, "bytes_128", 1, 0, 64, 1),
+        ("__half", 64, "bytes_64", 1, 0, 64, 1),
+        ("__nv_bfloat16", 64, "bytes_32", 1, 0, 64, 1),
+        ("__half", 64, "none", 1, 0, 64, 1),
     ],
 )
 def test_a_wgmma_multiplies_what_its_descriptors_say(
-    type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, device: str
+    type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, transpose_a: int, device: str
 ) -> None:
-    said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, device=device)
+    said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, transpose_a, device=device)
     assert said == ""
     # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
     coarse = device == "cuda" and type_name == "__nv_fp8_e4m3"
@@ -95,10 +102,13 @@ def test_a_is_read_as_a_whole_until_every_warp_has_waited(seed: int) -> None:
     assert product(bug="ORDERED_OVERWRITE", seed=seed)[0] == ""
 
 
-@pytest.mark.parametrize("rs", [0, 1])
-def test_a_wgmma_of_a_tile_that_begins_inside_a_swizzle_pattern_is_named(rs: int) -> None:
+MN_MAJOR = {"transpose_a": 1, "transpose": 1, "columns": 128}
+
+
+@pytest.mark.parametrize("how", [{}, {"rs": 1}, MN_MAJOR], ids=["K-major", "A in registers", "MN-major"])
+def test_a_wgmma_of_a_tile_that_begins_inside_a_swizzle_pattern_is_named(how: dict[str, int]) -> None:
     """TMA and ldmatrix go by the address, but the hardware's wgmma would need a base offset in the descriptor."""
-    said = product(rs=rs, bug="MISALIGNED_TILE")[0]
+    said = product(**how, bug="MISALIGNED_TILE")[0]
     assert names(said) == ["misaligned_access"]
     assert "row 1 of its swizzle's pattern" in said
 
@@ -110,9 +120,18 @@ def test_a_lane_may_fence_more_often_than_the_others(seed: int) -> None:
     torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_a_wrong_stride_in_a_descriptor_shows() -> None:
+@pytest.mark.parametrize(
+    ("how", "bug"),
+    [
+        ({}, "WRONG_STRIDE"),
+        (MN_MAJOR, "WRONG_STRIDE"),  # k goes on as in a K-major operand
+        (MN_MAJOR, "EXCHANGED_STRIDES"),
+        ({"transpose": 1, "columns": 128}, "EXCHANGED_STRIDES"),
+    ],
+)
+def test_a_wrong_stride_in_a_descriptor_shows(how: dict[str, int], bug: str) -> None:
     """Reads beyond the operand: other data, or nothing that was ever written."""
-    said, d, expected = product(bug="WRONG_STRIDE")
+    said, d, expected = product(**how, bug=bug)
     assert names(said) == ["shared_out_of_range"] or not torch.allclose(d.double(), expected, atol=1e-2)
 
 

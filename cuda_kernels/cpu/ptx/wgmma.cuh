@@ -43,12 +43,12 @@ constexpr cpu::Format wgmma_format() {
 template <class T, int N, bool TRANSPOSE_B = false>
 DEVICE void wgmma_mma_async_ss(float (&d)[N / 2], uint64_t a, uint64_t b, int scale_d, Where where = Where::current()) {
   static_assert(sizeof(T) == 2 || !TRANSPOSE_B, "8-bit operands are K-major");
-  cpu::wgmma(d, a, nullptr, b, scale_d, N, wgmma_format<T>(), TRANSPOSE_B, "wgmma_mma_async_ss", where);
+  cpu::wgmma(d, a, nullptr, b, scale_d, N, wgmma_format<T>(), false, TRANSPOSE_B, "wgmma_mma_async_ss", where);
 }
 
 template <class T, int N, bool TRANSPOSE_B = false>
 DEVICE void wgmma_mma_async_rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int scale_d,
                                Where where = Where::current()) {
   static_assert(sizeof(T) == 2 || !TRANSPOSE_B, "8-bit operands are K-major");
-  cpu::wgmma(d, 0, a, b, scale_d, N, wgmma_format<T>(), TRANSPOSE_B, "wgmma_mma_async_rs", where);
+  cpu::wgmma(d, 0, a, b, scale_d, N, wgmma_format<T>(), false, TRANSPOSE_B, "wgmma_mma_async_rs", where);
 }

@@ -32,6 +32,7 @@ const std::byte* read(Thread& self, const Wgmma& op, uint32_t address) {
 
 void execute(Thread& self, const Wgmma& op) {
   const int bits = op.format == Format::e4m3 ? 8 : 16, k_extent = 256 / bits, per_chunk = CHUNK * 8 / bits;
+  const int first_row = self.warp->index % WARPS_OF_GROUP * ROWS;
   static thread_local float a[ROWS * MAX_K], b[MAX_K * MAX_N], c[ROWS * MAX_N];
   if (op.a_in_registers) {
     for (int lane = 0; lane < LANES; ++lane) {
@@ -46,9 +47,17 @@ void execute(Thread& self, const Wgmma& op) {
         for (int j = 0; j < per_register; ++j) a[row * k_extent + k + j] = value(bytes, j, op.format);
       }
     }
+  } else if (op.transpose_a) {
+    const Operand operand(op.a, true);
+    for (int k = 0; k < k_extent; ++k)
+      for (int group_row = 0; group_row < WARPS_OF_GROUP * ROWS; group_row += per_chunk) {
+        const std::byte* bytes = read(self, op, operand.chunk(k, group_row * bits / 8));
+        const int row = group_row - first_row;
+        if (row < 0 || row >= ROWS) continue;
+        for (int j = 0; j < per_chunk; ++j) a[(row + j) * k_extent + k] = value(bytes, j, op.format);
+      }
   } else {
     const Operand operand(op.a, false);
-    const int first_row = self.warp->index % WARPS_OF_GROUP * ROWS;
     for (int group_row = 0; group_row < WARPS_OF_GROUP * ROWS; ++group_row)
       for (int k = 0; k < k_extent; k += per_chunk) {
         const std::byte* bytes = read(self, op, operand.chunk(group_row, k * bits / 8));
@@ -118,7 +127,7 @@ WgmmaState& state_of(Thread& self) { return self.cluster->async->wgmmas[self.clu
 }  // namespace
 
 void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool accumulate, int n, Format format,
-           bool transpose_b, const char* mnemonic, Where where) {
+           bool transpose_a, bool transpose_b, const char* mnemonic, Where where) {
   struct Operands {
     float* d;
     const uint32_t* a;
@@ -127,7 +136,7 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     count_warp(warp, mnemonic, where);
     in_step(warp, mnemonic, where, {a, b, static_cast<uint64_t>(accumulate)});
     Thread& self = current();
-    if (!a_registers) check_pattern(self, Operand(a, false), mnemonic, where);
+    if (!a_registers) check_pattern(self, Operand(a, transpose_a), mnemonic, where);
     check_pattern(self, Operand(b, transpose_b), mnemonic, where);
     WgmmaState& state = state_of(self);
     std::shared_ptr<Accumulator> accumulator;
@@ -155,7 +164,7 @@ void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool a
     }
     ++accumulator->in_flight;
     accumulator->where = where;
-    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_b, accumulate, {}, {}, a, b, {}};
+    Wgmma op{accumulator, format, n, a_registers != nullptr, transpose_a, transpose_b, accumulate, {}, {}, a, b, {}};
     if (a_registers)
       for (int lane = 0; lane < LANES; ++lane) {
         op.a_places[lane] = lanes[lane]->a;

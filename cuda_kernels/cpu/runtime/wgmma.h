@@ -30,7 +30,7 @@ struct Wgmma {
   std::shared_ptr<Accumulator> accumulator;
   Format format;
   int n;
-  bool a_in_registers, transpose_b, accumulate;
+  bool a_in_registers, transpose_a, transpose_b, accumulate;
   std::array<const uint32_t*, LANES> a_places;
   std::array<std::array<uint32_t, 4>, LANES> a_registers;  // what they held at issue
   uint64_t a, b;                                           // descriptors
@@ -66,7 +66,7 @@ struct WgmmaState {
 
 // `a` of shared operands is a descriptor; `a_registers` is null then.
 void wgmma(float* d, uint64_t a, const uint32_t* a_registers, uint64_t b, bool accumulate, int n, Format format,
-           bool transpose_b, const char* mnemonic, Where where);
+           bool transpose_a, bool transpose_b, const char* mnemonic, Where where);
 void wgmma_fence(const char* mnemonic, Where where);
 void wgmma_commit_group(const char* mnemonic, Where where);
 void wgmma_wait_group(int pending, const char* mnemonic, Where where);

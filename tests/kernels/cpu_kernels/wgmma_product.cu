@@ -1,5 +1,5 @@
-// d (64 x N, fp32) = a (64 x DEPTH) * b: one warpgroup, both operands by TMA. b is (N x DEPTH), or (DEPTH x N) when
-// B_TRANSPOSED.
+// d (64 x N, fp32) = a * b: one warpgroup, both operands by TMA. a is (64 x DEPTH), or (DEPTH x 64) when A_TRANSPOSED;
+// b is (N x DEPTH), or (DEPTH x N) when B_TRANSPOSED.
 #include <arguments.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>
@@ -9,7 +9,7 @@
 #include <ptx/mbarrier.cuh>
 #include <ptx/shfl.cuh>
 #include <ptx/tma.cuh>
-#include <ptx/wgmma.cuh>
+#include <ptx/wgmma_transposed.cuh>
 
 namespace {
 
@@ -41,7 +41,7 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
   bar_sync();
   if (tid_x() == 0) {
     mbarrier_arrive_expect_tx(full, (M + N) * K * BYTES);
-    load(a_smem, params.a, M, K, full);
+    A_TRANSPOSED ? load(a_smem, params.a, K, M, full) : load(a_smem, params.a, M, K, full);
     B_TRANSPOSED ? load(b_smem, params.b, K, N, full) : load(b_smem, params.b, N, K, full);
   }
   if (BUG != MISSING_WAIT)
@@ -78,12 +78,18 @@ KERNEL(THREADS, 1) wgmma_product(const GRID_CONSTANT Params params) {
       return wgmma_descriptor(smem + byte / SLAB_BYTES * rows * SLAB_BYTES + byte % SLAB_BYTES, 16,
                               8 * SLAB_BYTES * (BUG == WRONG_STRIDE ? 2 : 1), SWIZZLE);
     };
-    const uint64_t a = k_major(a_smem, M) + (BUG == OTHER_DESCRIPTOR && warp == 2);
-    const uint64_t b = !B_TRANSPOSED              ? k_major(b_smem, N)
-                       : SWIZZLE == Swizzle::none ? wgmma_descriptor(b_smem + step * K_STEP * 16, 128, K * 16, SWIZZLE)
-                                                  : wgmma_descriptor(b_smem + step * K_STEP * SLAB_BYTES,
-                                                                     K * SLAB_BYTES, 8 * SLAB_BYTES, SWIZZLE);
-    if (A_IN_REGISTERS)
+    const auto mn_major = [&](uint32_t smem) {
+      if (SWIZZLE == Swizzle::none) return wgmma_descriptor(smem + step * K_STEP * 16, 128, K * 16, SWIZZLE);
+      const uint32_t leading = K * SLAB_BYTES, stride = 8 * SLAB_BYTES;
+      if (BUG == EXCHANGED_STRIDES)
+        return wgmma_descriptor(smem + step * K_STEP * SLAB_BYTES, stride, leading, SWIZZLE);
+      return wgmma_descriptor(smem + step * (BUG == WRONG_STRIDE ? 32 : K_STEP * SLAB_BYTES), leading, stride, SWIZZLE);
+    };
+    const uint64_t a = (A_TRANSPOSED ? mn_major(a_smem) : k_major(a_smem, M)) + (BUG == OTHER_DESCRIPTOR && warp == 2);
+    const uint64_t b = B_TRANSPOSED ? mn_major(b_smem) : k_major(b_smem, N);
+    if constexpr (A_TRANSPOSED)
+      wgmma_mma_async_ss_transposed<ELEMENT_TYPE, N, A_TRANSPOSED, B_TRANSPOSED>(d_regs, a, b, step > 0);
+    else if (A_IN_REGISTERS)
       wgmma_mma_async_rs<ELEMENT_TYPE, N, B_TRANSPOSED>(d_regs, a_regs[step], b, 1);
     else
       wgmma_mma_async_ss<ELEMENT_TYPE, N, B_TRANSPOSED>(d_regs, a, b, step > 0 || (BUG == OTHER_SCALE && warp == 1));
@@ -130,7 +136,8 @@ EXPORT int launch(const Arguments* arguments, void* stream) {
     return tensor_map_encode_tiled<ELEMENT_TYPE, 2>(map, base, {columns, rows}, {columns * BYTES},
                                                     {SLAB, static_cast<uint32_t>(rows)}, SWIZZLE);
   };
-  if (const Error error = encode(params.a, arguments->tensors[0], M, K)) return error;
+  if (const Error error = encode(params.a, arguments->tensors[0], A_TRANSPOSED ? K : M, A_TRANSPOSED ? M : K))
+    return error;
   if (const Error error = encode(params.b, arguments->tensors[1], B_TRANSPOSED ? K : N, B_TRANSPOSED ? N : K))
     return error;
   return launch_kernel<wgmma_product>({1, 1, 1}, THREADS, shared_memory_bytes(), stream, params);
