@@ -103,6 +103,7 @@ ROOMS = {
             *("triton_kernels.gemm.specialization", "triton_kernels.gemm.epilogue", "triton_kernels.gemm.gluon_tiles"),
             *("triton_kernels.gemm.groups", "triton_kernels.gemm.gluon_groups"),
             *("triton_kernels.gemm.gluon_two_tensors", "triton_kernels.gemm.level_waves"),
+            *("triton_kernels.gemm.majors", "triton_kernels.gemm.gluon_majors"),
             *("triton_kernels.attention_backward.specialization", "triton_kernels.attention_backward.row_sums"),
             "triton_kernels.attention_backward.gluon_warpgroups",
         ),

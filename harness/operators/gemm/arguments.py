@@ -4,6 +4,7 @@ gemm.cuh. Without torch."""
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog.entries import Tile
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 GUARD_ROWS = 256
 """Rows of a guard band: more than the tallest tile, so that a tile that begins inside the tensor ends in the band."""
 PAD = {"a": 16, "b": 32, "c": 48}
-"""Guard columns after every row of a padded arena: no two matrices have the same stride, so that a kernel that takes
-one's for another's is found out."""
+"""Guard elements after every row of a padded arena, or column where that is contiguous: no two matrices have the same
+stride, so that a kernel that takes one's for another's is found out."""
 PAD_ROWS = 3
 """Guard rows behind the B of every group of a padded arena."""
 BLOCK_K = 64
@@ -25,15 +26,20 @@ BLOCK_K = 64
 
 
 def input_specs(problem: Problem) -> dict[str, TensorSpec]:
-    """a (m, k), b (n, k), and with an epilogue bias (n,). With groups b is (groups, n, k), and offsets (groups,) says
-    behind which row each ends."""
+    """a (m, k), b (n, k), stored as the problem says, and with an epilogue bias (n,). With groups b is (groups, n, k),
+    and offsets (groups,) says behind which row each ends."""
     p = problem
     if p.groups > 1:
         b = TensorSpec((p.groups, p.n, p.k), p.dtype, GUARD_ROWS * (p.k + PAD["b"]), pad=(0, PAD_ROWS, PAD["b"]))
         offsets = TensorSpec((p.groups,), "int32", GUARD_ROWS)
         return {"a": _matrix("a", p.m, p.k, p.dtype), "b": b, "offsets": offsets}
     bias = {} if p.epilogue == "plain" else {"bias": TensorSpec((p.n,), p.dtype, GUARD_ROWS)}
-    return {"a": _matrix("a", p.m, p.k, p.dtype), "b": _matrix("b", p.n, p.k, p.dtype), **bias}
+    a, b = _matrix("a", p.m, p.k, p.dtype), _matrix("b", p.n, p.k, p.dtype)
+    return {
+        "a": _by_columns("a", a) if p.contiguous[0] == "m" else a,
+        "b": _by_columns("b", b) if p.contiguous[1] == "n" else b,
+        **bias,
+    }
 
 
 def output_specs(problem: Problem) -> dict[str, TensorSpec]:
@@ -43,6 +49,12 @@ def output_specs(problem: Problem) -> dict[str, TensorSpec]:
 
 def _matrix(name: str, rows: int, columns: int, dtype: str) -> TensorSpec:
     return TensorSpec((rows, columns), dtype, GUARD_ROWS * (columns + PAD[name]), pad=(0, PAD[name]))
+
+
+def _by_columns(name: str, spec: TensorSpec) -> TensorSpec:
+    """The same matrix with its columns contiguous."""
+    rows, _ = spec.shape
+    return replace(spec, guard=GUARD_ROWS * (rows + PAD[name]), order=(1, 0), pad=(PAD[name], 0))
 
 
 def scalars(problem: Problem) -> dict[str, Any]:
@@ -64,6 +76,7 @@ def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> 
         "GEMM_STAGES": tile.stages,
         "GEMM_WARPS": tile.warps,
         "GEMM_BLOCK_K": BLOCK_K,
+        **{f"GEMM_{dim.upper()}_CONTIGUOUS": 1 for dim in problem.contiguous.replace("k", "")},
         **{f"GEMM_{name.upper()}": value for name, value in tile.extra},
     }
 
@@ -91,7 +104,7 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> G
     """The arguments of a launch on these tensors; they hold no reference to them."""
     a, b, c = (tensors[name] for name in "abc")
     bias, offsets = tensors.get("bias"), tensors.get("offsets")
-    rows, columns = (a.stride()[0], b.stride()[-2], c.stride()[0]), (a.shape[0], b.shape[-2], a.shape[1])
+    rows, columns = (max(a.stride()), max(b.stride()[-2:]), c.stride()[0]), (a.shape[0], b.shape[-2], a.shape[1])
     groups = (b.stride()[0], b.shape[0]) if offsets is not None else (b.shape[0] * b.stride()[0], 1)
     return GroupedArgs(
         *(tensor.data_ptr() if tensor is not None else None for tensor in (a, b, bias, c, workspace)),

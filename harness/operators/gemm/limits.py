@@ -24,6 +24,11 @@ WHOLE_TILES = Limit(
 ONE_PRODUCT = Limit(
     "*", "it multiplies by one B: a problem may have no groups", lambda problem, tile: problem.groups > 1
 )
+K_CONTIGUOUS = Limit(
+    "*",
+    "it reads A and B with k contiguous: the problem may name no other dimension",
+    lambda problem, tile: problem.contiguous != "kk",
+)
 POWER_OF_TWO = Limit(
     "triton",
     "Triton's tensors have powers of two for sizes: block_m, block_n and block_k must be such",
@@ -80,17 +85,20 @@ def _in_gluon(*limits: Limit) -> tuple[Limit, ...]:
     return tuple(replace(limit, backend="gluon") for limit in limits)
 
 
-PLAIN = (ONE_PRODUCT, WHOLE_TILES, POWER_OF_TWO)
+PLAIN = (ONE_PRODUCT, K_CONTIGUOUS, WHOLE_TILES, POWER_OF_TWO)
 MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
 _RINGS = (ROW_OF_128_BYTES, RING, SHARED_MEMORY)
 _OF_WARPGROUPS = (WARPGROUP_TILES, *_RINGS)
 WARPGROUPS = (
     ONE_PRODUCT,
+    K_CONTIGUOUS,
     POWER_OF_TWO,
     *_OF_WARPGROUPS,
     *_in_gluon(*_OF_WARPGROUPS),
 )
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""
+EITHER_MAJOR = tuple(limit for limit in WARPGROUPS if limit is not K_CONTIGUOUS)
+"""Of rungs that take A and B with either dimension contiguous."""
 _TILE_EACH = Limit(
     "cuda",
     "two warpgroups have a tile each, in the registers of their threads: warps must be 8, and block_m * block_n at "
@@ -126,10 +134,11 @@ _FEW_ROWS = Limit(
         tile.block_n != 16 * tile.warps or tile.block_m not in (16, 32, 64, 128) or tile.warps not in (4, 8)
     ),
 )
-SMALL_M = (ONE_PRODUCT, POWER_OF_TWO, _FEW_ROWS, *_RINGS, *_in_gluon(_FEW_ROWS, *_RINGS))
+SMALL_M = (ONE_PRODUCT, K_CONTIGUOUS, POWER_OF_TWO, _FEW_ROWS, *_RINGS, *_in_gluon(_FEW_ROWS, *_RINGS))
 """Of rungs that multiply B by A."""
 TWO_TENSORS = (
     ONE_PRODUCT,
+    K_CONTIGUOUS,
     Limit(
         "triton",
         "the columns of a tile are in two tensors, whose sizes are powers of two: block_n must be 192 or 320, and "

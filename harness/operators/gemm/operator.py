@@ -22,9 +22,10 @@ OPERATOR = Operator(
     **of_modules("harness.operators.gemm"),
     signature="multiply(a, b)",
     calling=(
-        "multiply(a, b), with a of shape (m, k) and b of shape (n, k), fp16 or bf16, k contiguous; multiply(a, b, "
-        "bias), with bias of shape (n,), if the problem has an epilogue; multiply(a, b, offsets), with b of shape "
-        "(groups, n, k) and offsets int32 (groups,), the end of each group's rows, if it has groups. A parameter "
+        "multiply(a, b), with a of shape (m, k) and b of shape (n, k), fp16 or bf16; multiply(a, b, bias), with bias "
+        "of shape (n,), if the problem has an epilogue; multiply(a, b, offsets), with b of shape (groups, n, k) and "
+        "offsets int32 (groups,), the end of each group's rows, if it has groups. k is contiguous in a and b; m in a "
+        "where the problem's name ends in mk or mn, n in b where it ends in kn or mn. A parameter "
         "`epilogue` gets plain, bias or gelu (GELU in its tanh form), a parameter `dtype` that of c: that of a, or "
         "torch.float32; without them the function declines problems with GELU and with c in fp32. It returns c of "
         "shape (m, n), a b^T through the epilogue."

@@ -144,6 +144,7 @@ def _deep_gemm(problem: Problem) -> Callable[[Tensors], Bound]:
     _require_plain("deep_gemm", problem)
     if problem.dtype != "bf16":
         raise Unsupported("DeepGEMM multiplies bf16 and 8-bit floats; use bf16")
+    _require_k_contiguous("DeepGEMM", problem)
     multiply = importlib.import_module(LIBRARIES["deep_gemm"].module).bf16_gemm_nt
 
     def make(tensors: Tensors) -> Bound:
@@ -160,6 +161,7 @@ def _deep_gemm(problem: Problem) -> Callable[[Tensors], Bound]:
 
 def _quack(problem: Problem) -> Callable[[Tensors], Bound]:
     _require_plain("quack", problem)
+    _require_k_contiguous("quack", problem)
     multiply = importlib.import_module(LIBRARIES["quack"].module).gemm
     return lambda tensors: lambda: multiply(tensors["a"], tensors["b"].T, out=tensors["c"])
 
@@ -167,6 +169,11 @@ def _quack(problem: Problem) -> Callable[[Tensors], Bound]:
 def _require_one_product(name: str, problem: Problem) -> None:
     if problem.groups > 1:
         raise Unsupported(f"{name} is timed on one product, not on groups")
+
+
+def _require_k_contiguous(name: str, problem: Problem) -> None:
+    if problem.contiguous != "kk":
+        raise Unsupported(f"{name} is timed on products with k contiguous in A and in B")
 
 
 def _require_plain(name: str, problem: Problem) -> None:

@@ -1,8 +1,9 @@
 """One matrix product, or products of groups of rows, as plain data (standard library only).
 
-C (m, n) = epilogue(A (m, k) B (n, k)^T): in A and in B the dimension k is contiguous, in C the dimension n. With groups
-the rows of A and C are cut into as many, one after the other and without gaps, and each has a B of its own: B (groups,
-n, k), as experts have that get a share of a layer's tokens each. A group may have any number of rows, and none.
+C (m, n) = epilogue(A (m, k) B (n, k)^T): in A and in B the dimension k is contiguous, or m in A and n in B where the
+problem says so; in C the dimension n. With groups the rows of A and C are cut into as many, one after the other and
+without gaps, and each has a B of its own: B (groups, n, k), as experts have that get a share of a layer's tokens each.
+A group may have any number of rows, and none.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ EPILOGUES = ("plain", "bias", "gelu")
 """What becomes of a sum: nothing; a bias of each column is added; that, then GELU in its tanh form."""
 OUTPUTS = ("same", "fp32")
 """The dtype of C: that of A and B, or fp32."""
+CONTIGUOUS = ("kk", "mk", "kn", "mn")
+"""The contiguous dimension of A, then that of B."""
 ALIGNED = 8
-"""n and k are multiples of so many elements, so that rows are multiples of 16 bytes."""
+"""n and k are multiples of so many elements, and m where it is contiguous, so that rows are multiples of 16 bytes."""
 MULTIPROCESSORS = 132
 """Of an H100 and an H200: a cell of the tile tables tells problems of one wave from larger ones."""
 LARGEST_ON_A_CPU = {"m": 256, "n": 256, "k": 448, "groups": 8}
@@ -30,13 +33,14 @@ EMPTY = 8
 """Of so many groups one has no rows."""
 
 _SLUG = re.compile(
-    rf"gemm-m(\d{{1,10}})-n(\d{{1,10}})-k(\d{{1,10}})(?:-g(\d{{1,5}}))?-({'|'.join(DTYPES)})(?:-({'|'.join(EPILOGUES[1:])}))?(?:-(fp32))?"
+    rf"gemm-m(\d{{1,10}})-n(\d{{1,10}})-k(\d{{1,10}})(?:-g(\d{{1,5}}))?-({'|'.join(DTYPES)})(?:-({'|'.join(EPILOGUES[1:])}))?(?:-(fp32))?(?:-({'|'.join(CONTIGUOUS[1:])}))?"
 )
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One matrix product, or one for each of `groups`, which have `m` rows together. `out` is the dtype of C."""
+    """One matrix product, or one for each of `groups`, which have `m` rows together. `out` is the dtype of C, and
+    `contiguous` names the contiguous dimension of A, then that of B."""
 
     m: int
     n: int
@@ -45,6 +49,7 @@ class Problem:
     epilogue: str = "plain"
     out: str = "same"
     groups: int = 1
+    contiguous: str = "kk"
     operator: ClassVar[str] = "gemm"
     example: ClassVar[str] = "gemm-m4096-n4096-k4096-bf16"
     tile_field: ClassVar[str] = "tile_key"
@@ -53,12 +58,19 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "groups"):
             require_int32(f"problem.{name}", getattr(self, name))
-        for name in ("n", "k"):
-            if getattr(self, name) % ALIGNED:
-                raise ValueError(f"problem.{name}: got {getattr(self, name)}, expected a multiple of {ALIGNED}")
-        for name, known in (("dtype", DTYPES), ("epilogue", EPILOGUES), ("out", OUTPUTS)):
+        for name, known in (
+            ("dtype", DTYPES),
+            ("epilogue", EPILOGUES),
+            ("out", OUTPUTS),
+            ("contiguous", CONTIGUOUS),
+        ):
             if getattr(self, name) not in known:
                 raise ValueError(f"problem.{name}: got {getattr(self, name)!r}, expected one of {', '.join(known)}")
+        for name in ("n", "k", *self.contiguous[0].strip("k")):
+            if getattr(self, name) % ALIGNED:
+                raise ValueError(f"problem.{name}: got {getattr(self, name)}, expected a multiple of {ALIGNED}")
+        if self.groups > 1 and self.contiguous != "kk":
+            raise ValueError(f"problem.contiguous: got {self.contiguous!r}, expected kk for groups")
         if self.groups > 1 and self.epilogue != "plain":
             raise ValueError(f"problem.epilogue: got {self.epilogue!r}, expected plain for groups")
         if self.groups > 1 and 2 * self.groups > self.m:
@@ -105,15 +117,16 @@ class Problem:
     def kernel(self) -> str:
         groups = "groups" if self.groups > 1 else ""
         out = "fp32 output" if self.out == "fp32" else ""
-        return " ".join(filter(None, (self.dtype, self.epilogue, groups, out)))
+        contiguous = "" if self.contiguous == "kk" else f"{self.contiguous} contiguous"
+        return " ".join(filter(None, (self.dtype, self.epilogue, groups, out, contiguous)))
 
     def is_ragged(self, tile: Tile) -> bool:
         return bool(self.m % tile.block_m or self.n % tile.block_n)
 
     def distance(self, other: Problem) -> tuple[float, bool]:
-        """How unlike another problem is: in its sizes first, then in its dtype."""
+        """How unlike another problem is: in its sizes first, then in its dtype or in what is contiguous."""
         sizes = sum(abs(math.log(getattr(self, name) / getattr(other, name))) for name in ("m", "n", "k", "groups"))
-        return sizes, self.dtype != other.dtype
+        return sizes, (self.dtype, self.contiguous) != (other.dtype, other.contiguous)
 
     @property
     def smaller(self) -> Problem:
@@ -125,11 +138,12 @@ class Problem:
 
     @cached_property
     def slug(self) -> str:
-        """A name safe for files and URLs: gemm-m4096-n4096-k4096-bf16, then -bias or -gelu, then -fp32; with -g32
-        behind the sizes for groups."""
+        """A name safe for files and URLs: gemm-m4096-n4096-k4096-bf16, then -bias or -gelu, then -fp32, then -mk, -kn
+        or -mn for what is contiguous in A and in B; with -g32 behind the sizes for groups."""
         epilogue = "" if self.epilogue == "plain" else f"-{self.epilogue}"
         out = "" if self.out == "same" else f"-{self.out}"
-        return f"gemm-m{self.m}-n{self.n}-k{self.k}{self._groups}-{self.dtype}{epilogue}{out}"
+        contiguous = "" if self.contiguous == "kk" else f"-{self.contiguous}"
+        return f"gemm-m{self.m}-n{self.n}-k{self.k}{self._groups}-{self.dtype}{epilogue}{out}{contiguous}"
 
     @property
     def _groups(self) -> str:
@@ -140,15 +154,19 @@ class Problem:
         """The problem that a slug names. Raises ValueError on anything else."""
         if (found := _SLUG.fullmatch(slug)) is None:
             raise ValueError(
-                f"problem: got {slug!r}, expected a slug such as {cls.example}, with -bias or -gelu behind it and "
-                "-fp32 for an output in fp32; -g32 behind the sizes for 32 groups"
+                f"problem: got {slug!r}, expected a slug such as {cls.example}, with -bias or -gelu behind it, -fp32 "
+                "for an output in fp32, -mk, -kn or -mn where m is contiguous in A or n in B; -g32 behind the sizes "
+                "for 32 groups"
             )
-        m, n, k, groups, dtype, epilogue, out = found.groups()
-        return cls(int(m), int(n), int(k), dtype, epilogue or "plain", out or "same", int(groups or 1))
+        m, n, k, groups, dtype, epilogue, out, contiguous = found.groups()
+        sizes, rest = (int(m), int(n), int(k)), (epilogue or "plain", out or "same", int(groups or 1))
+        return cls(*sizes, dtype, *rest, contiguous or "kk")
 
     def to_dict(self) -> dict[str, Any]:
-        """`groups` where there are several: rows of one product do not name it."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("groups", 1)}
+        """Without `groups` where there is one, and `contiguous` where it is k: rows of such products do not name
+        it."""
+        usual = {("groups", 1), ("contiguous", "kk")}
+        return {name: value for name, value in asdict(self).items() if (name, value) not in usual}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:

@@ -9,6 +9,7 @@ from itertools import chain
 from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
 from harness.operators.gemm.limits import (
+    K_CONTIGUOUS,
     ONE_PRODUCT,
     PINGPONG,
     SHARED_MEMORY_BYTES,
@@ -28,6 +29,7 @@ STORED_BY_TURNS = (*PINGPONG, _BOX_OF_C)
 """Of pingpong_store (triton_kernels/gemm/gluon_pingpong.py)."""
 TWO_BY_TURNS = (
     ONE_PRODUCT,
+    K_CONTIGUOUS,
     Limit(
         "gluon",
         "two warpgroups have a tile each, whose columns are in two tensors: warps must be 8, block_m 128, block_n 192, "

@@ -17,6 +17,7 @@ THEMES = {
     "Shared memory": {
         "xor_swizzle": "XOR swizzle",
         "tma_swizzle": "TMA, 128-byte swizzle",
+        "either_major": "m or n contiguous",
         "tma_store_epilogue": "Output by TMA, overlapped",
     },
     "Copies and barriers": {
@@ -68,7 +69,10 @@ def problem_title(problem: Problem) -> str:
     epilogue = {"plain": "", "bias": ", bias", "gelu": ", bias and GELU"}[problem.epilogue]
     out = ", fp32 output" if problem.out == "fp32" else ""
     groups = f", {problem.groups} groups" if problem.groups > 1 else ""
-    return f"{sizes}  ({problem.dtype}{epilogue}{out}{groups})"
+    contiguous = "".join(
+        f", {dim} contiguous in {matrix}" for dim, matrix in zip(problem.contiguous, "AB", strict=True) if dim != "k"
+    )
+    return f"{sizes}  ({problem.dtype}{epilogue}{out}{groups}{contiguous})"
 
 
 def problem_order(problem: Problem) -> tuple[bool, int, int, int, str]:

@@ -1,5 +1,7 @@
 """Bad input ends here: the checks in front of both languages. Reads shapes, strides, dtypes and addresses only."""
 
+from itertools import pairwise
+
 import torch
 
 from harness.catalog.entries import Technique
@@ -49,14 +51,17 @@ def _check(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:
         raise ValueError(f"{name}.shape: got {tuple(tensor.shape)}, expected {spec.shape} as compiled for")
     if tensor.requires_grad:
         raise ValueError(f"{name}.requires_grad: got True, expected False (forward only); pass {name}.detach()")
-    if tensor.stride(-1) != 1:
-        raise ValueError(f"{name}.stride(-1): got {tensor.stride(-1)}, expected 1; pass {name}.contiguous()")
+    order = spec.order or tuple(range(tensor.dim()))
+    copied = f"{name}.contiguous()" if spec.order is None else f"{name}.T.contiguous().T"
+    last = -1 if spec.order is None else order[-1]
+    if tensor.stride(last) != 1:
+        raise ValueError(f"{name}.stride({last}): got {tensor.stride(last)}, expected 1; pass {copied}")
     elements = ALIGNMENT // tensor.element_size()
-    for dim in range(tensor.dim() - 1):
-        step, least = tensor.stride(dim), tensor.shape[dim + 1] * tensor.stride(dim + 1)
+    for dim, inner in pairwise(order):
+        step, least = tensor.stride(dim), tensor.shape[inner] * tensor.stride(inner)
         if tensor.shape[dim] > 1 and (step < least or step % elements):
             raise ValueError(
                 f"{name}.stride({dim}): got {step}, expected a multiple of {elements} ({ALIGNMENT} bytes), {least} or "
-                f"more; pass {name}.contiguous()"
+                f"more; pass {copied}"
             )
     check_address(name, tensor)

@@ -36,6 +36,7 @@ SHARED_STEPS = Problem.parse("gemm-m136-n640-k576-fp16")
 ONE_TILE_SHARED = Problem.parse("gemm-m136-n136-k1032-fp16")
 GROUPS = Problem.parse("gemm-m300-n136-k72-g9-fp16")
 """One of them is empty, one has more than a tile."""
+MAJORS = Problem.parse("gemm-m128-n264-k136-fp16-mn")
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
     const Tile tile = grouped_tile(args, number);
@@ -117,6 +118,34 @@ TABLE: edits.Table = {
     ("persistent", None): [
         ("sums_go_on_in_the_next_tile", NEXT_TILE + ZEROED, ZEROED + NEXT_TILE, "max_error", THREE_TILES),
         ("ring_restarts_with_each_tile", NEXT_TILE, NEXT_TILE + "    ring = {};\n", "wait_can_pass_early", THREE_TILES),
+    ],
+    ("either_major", None): [
+        (
+            "transposed_for_a_and_not_for_b",
+            "BLOCK_N, M_CONTIGUOUS, N_CONTIGUOUS>(",
+            "BLOCK_N, M_CONTIGUOUS, false>(",
+            "max_error",
+            MAJORS,
+        ),
+        (
+            "steps_of_k_as_where_it_is_contiguous",
+            "major_columns<M_CONTIGUOUS>(k)",
+            "operand_columns(k)",
+            "max_error",
+            MAJORS,
+        ),
+        ("second_box_over_the_first", "b + n * ROW_BYTES, params", "b, params", "max_error", MAJORS),
+        (
+            "one_box_too_few",
+            "for (int n = 0; n < BLOCK_N; n += BOX)",
+            "for (int n = BOX; n < BLOCK_N; n += BOX)",
+            "deadlock",
+            MAJORS,
+        ),
+    ],
+    ("either_major", "majors.cuh"): [
+        ("strides_exchanged", "BOX_BYTES, 8 * ROW_BYTES,", "8 * ROW_BYTES, BOX_BYTES,", "max_error", MAJORS),
+        ("boxes_of_the_whole_tile", "{BOX, transposed ? BLOCK_K : box}", "{box, BOX}", "bad_tensor_map", MAJORS),
     ],
     ("pingpong", None): [
         ("turn_not_awaited", "    bar_sync(my_turn, TURN);\n", "", "wait_can_pass_early", TWO_TILES_EACH),

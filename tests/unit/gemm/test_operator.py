@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,9 +18,10 @@ from torch.nn.functional import gelu, linear
 from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.cases import of_experiment
-from harness.catalog.entries import Tile
+from harness.catalog.entries import Technique, Tile
 from harness.inspection.single_launch import DeviceTensor
-from harness.operators.gemm.problem import Problem
+from harness.measure import arenas
+from harness.operators.gemm.problem import CONTIGUOUS, Problem
 from harness.operators.gemm.shapes import SHAPES
 
 GEMM = operators.get("gemm")
@@ -34,11 +36,31 @@ RUNGS = GEMM.techniques
         "gemm-m16-n8-k8-fp16-gelu-fp32",
         "gemm-m8-n8-k8-bf16-fp32",
         "gemm-m64-n8-k8-g32-bf16-fp32",
+        "gemm-m8-n8-k16-bf16-mk",
+        "gemm-m1-n8-k8-fp16-gelu-fp32-kn",
     ],
 )
 def test_a_slug_names_a_problem(slug: str) -> None:
     assert operators.parse(slug).slug == slug
     assert Problem.from_dict(Problem.parse(slug).to_dict()).slug == slug
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        ({"m": 4, "contiguous": "mk"}, "problem.m: got 4, expected a multiple of 8"),
+        ({"contiguous": "nk"}, "problem.contiguous: got 'nk', expected one of kk, mk, kn, mn"),
+        ({"m": 64, "groups": 4, "contiguous": "kn"}, "problem.contiguous: got 'kn', expected kk for groups"),
+    ],
+)
+def test_a_problem_that_no_memory_can_hold_is_refused(rest: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Problem(**{"m": 8, "n": 8, "k": 8, **rest})
+
+
+def test_rows_of_products_with_k_contiguous_do_not_name_it() -> None:
+    assert Problem(8, 8, 8).to_dict().keys() == {"m", "n", "k", "dtype", "epilogue", "out"}
+    assert Problem(8, 8, 8, contiguous="kn").to_dict()["contiguous"] == "kn"
 
 
 @pytest.mark.parametrize("size", [1024, 2048, 3072, 4096, 8192])
@@ -150,10 +172,12 @@ def test_bf16_in_fp16_is_found_out() -> None:
 
 def tensors(problem: Problem) -> dict[str, Tensor]:
     sample = GEMM.inputs(problem, "normal", 0, "cpu")
-    return {**sample.tensors, "c": torch.empty(problem.m, problem.n, dtype=sample.tensors["a"].dtype)}
+    stored = arenas.Inputs(GEMM.input_specs(problem), sample).tensors
+    return {**stored, "c": torch.empty(problem.m, problem.n, dtype=sample.tensors["a"].dtype)}
 
 
 SMALL = Problem(16, 24, 32, "fp16")
+EVERY_ORDER = [replace(SMALL, contiguous=contiguous) for contiguous in CONTIGUOUS]
 
 
 @pytest.mark.parametrize(
@@ -184,11 +208,40 @@ def test_bad_input_is_refused_by_name(
         GEMM.validate(SMALL, given, {})
 
 
-def test_a_launch_without_torch_has_the_same_arguments() -> None:
-    given = tensors(SMALL)
-    specs = {**GEMM.input_specs(SMALL), **GEMM.output_specs(SMALL)}
+@pytest.mark.parametrize("problem", EVERY_ORDER, ids=lambda problem: problem.contiguous)
+def test_a_launch_without_torch_has_the_same_arguments(problem: Problem) -> None:
+    given = tensors(problem)
+    specs = {**GEMM.input_specs(problem), **GEMM.output_specs(problem)}
     named = {name: DeviceTensor(given[name].data_ptr(), spec) for name, spec in specs.items()}
     assert bytes(GEMM.structure(named, {}, None)) == bytes(GEMM.structure(given, {}, None))
+    of_a, of_b = ({"m": 16, "n": 24, "k": 32}[dim] for dim in problem.contiguous)
+    assert (GEMM.structure(given, {}, None).a_stride, GEMM.structure(given, {}, None).b_stride) == (of_a, of_b)
+
+
+@pytest.mark.parametrize("problem", EVERY_ORDER, ids=lambda problem: problem.contiguous)
+def test_tensors_stored_in_another_order_are_refused(problem: Problem) -> None:
+    given = tensors(problem)
+    GEMM.validate(problem, given, {})
+    for name, dim in zip("ab", problem.contiguous, strict=True):
+        (stride, right, wrong) = (-1, "contiguous()", given[name].T.contiguous().T)
+        if dim != "k":
+            (stride, right, wrong) = (0, "T.contiguous().T", given[name].contiguous())
+        words = re.escape(f"{name}.stride({stride}): got {max(wrong.stride())}, expected 1; pass {name}.{right}")
+        with pytest.raises(ValueError, match=words):
+            GEMM.validate(problem, {**given, name: wrong}, {})
+
+
+@pytest.mark.parametrize("contiguous", CONTIGUOUS[1:])
+@pytest.mark.parametrize("technique", RUNGS, ids=lambda technique: technique.name)
+def test_a_rung_that_reads_k_alone_says_so(technique: Technique, contiguous: str) -> None:
+    problem = Problem.square(4096, contiguous=contiguous)
+    tile = techniques.reference_tile(technique, problem.tile_key)
+    for backend in ("cuda", "triton", "gluon"):
+        reason = techniques.unsupported(technique, backend, problem, tile)
+        if technique.name == "either_major":
+            assert reason is None
+        else:
+            assert "k contiguous" in str(reason)
 
 
 def test_a_gpu_without_the_instructions_is_refused() -> None:
@@ -236,10 +289,20 @@ def test_its_ladder_is_not_that_of_attention() -> None:
     assert experiments.load("ladder").problems[0].operator == "attention"
 
 
-SLUGS = ("gemm-m64-n64-k64-bf16", "gemm-m1-n8-k8-fp16-gelu", "gemm-m64-n8-k8-g4-bf16")
+SLUGS = (
+    "gemm-m64-n64-k64-bf16",
+    "gemm-m1-n8-k8-fp16-gelu",
+    "gemm-m64-n8-k8-g4-bf16",
+    "gemm-m64-n64-k64-bf16-mn",
+)
 
 
 def test_pages_call_problems_by_their_sizes() -> None:
     titles = [GEMM.problem_title(Problem.parse(slug)) for slug in SLUGS]
-    assert titles == ["64 cubed  (bf16)", "1 x 8 x 8  (fp16, bias and GELU)", "64 x 8 x 8  (bf16, 4 groups)"]
+    assert titles == [
+        "64 cubed  (bf16)",
+        "1 x 8 x 8  (fp16, bias and GELU)",
+        "64 x 8 x 8  (bf16, 4 groups)",
+        "64 cubed  (bf16, m contiguous in A, n contiguous in B)",
+    ]
     assert sorted(SHAPES, key=GEMM.problem_order)[0] == Problem.square(16_384)

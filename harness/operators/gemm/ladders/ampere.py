@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm.limits import (
     EIGHT_BY_EIGHT,
+    K_CONTIGUOUS,
     MMA,
     ONE_ELEMENT,
     ONE_PRODUCT,
@@ -29,7 +30,7 @@ TECHNIQUES = LADDER.rungs(
         "one thread for each element of C, every factor from global memory",
         mma="fma",
         tile={0: Tile(32, 32, 1, 32)},
-        limits=(ONE_PRODUCT, POWER_OF_TWO, ONE_ELEMENT),
+        limits=(ONE_PRODUCT, K_CONTIGUOUS, POWER_OF_TWO, ONE_ELEMENT),
         general=True,
     ),
     Technique(

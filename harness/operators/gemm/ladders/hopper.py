@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm import schedules
 from harness.operators.gemm.limits import (
+    EITHER_MAJOR,
     GROUPS,
     PAIRS,
     PINGPONG,
@@ -108,6 +109,15 @@ TECHNIQUES = LADDER.rungs(
             )
         },
         limits=WARPGROUPS,
+        general=True,
+    ),
+    Technique(
+        "either_major",
+        "hopper",
+        "m may be contiguous in A and n in B: TMA loads them as they lie, and wgmma transposes what it reads",
+        builds_on=("persistent",),
+        mma="wgmma",
+        limits=EITHER_MAJOR,
         general=True,
     ),
     Technique(
