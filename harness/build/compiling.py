@@ -43,7 +43,7 @@ def prebuild(
             jobs.setdefault((), {})[path, *sorted(constants(case).items())] = _build_library, (case, arch)
         else:
             environment = tuple(sorted((environment_of(case) or {}).items()))
-            program = path, case.problem, case.tile
+            program = case.backend, path, case.problem, case.tile
             jobs.setdefault(environment, {})[program] = _compile_program, (case, arch)
     done, total = 0, sum(map(len, jobs.values()))
     for environment, group in jobs.items():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build
+from harness import operators
 from harness.build import Case, build_cuda, compiling, environment_of, gpu_arch, load, machine_code, prebuild
 from harness.catalog import sources, techniques
 from harness.operators.attention.problem import Problem
@@ -267,3 +268,15 @@ def test_what_is_launched_is_what_is_compiled_ahead_of_time(backend: str) -> Non
         assert list(codes) == names
         for name, (loaded, ahead) in codes.items():
             assert loaded == ahead, name
+
+
+def test_twins_of_one_technique_are_all_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = list[str]()
+    monkeypatch.setattr(compiling, "gpu_arch", lambda: "sm_90a")
+    monkeypatch.setattr(
+        compiling.processes, "answers", lambda jobs, *_, **__: built.extend(case.backend for _, (case, _) in jobs) or ()
+    )
+    technique, problem = techniques.get("gemm/persistent"), operators.parse("gemm-m256-n256-k256-bf16")
+    tile = techniques.reference_tile(technique, problem.tile_key)
+    prebuild(Case("tests", "gemm/persistent", backend, problem, tile) for backend in ("cuda", "triton", "gluon"))
+    assert sorted(built) == ["cuda", "gluon", "triton"]
