@@ -1,7 +1,5 @@
 """Compiling without loading: many kernels ahead of a run, or one for an architecture that need not be here."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterable

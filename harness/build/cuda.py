@@ -1,7 +1,5 @@
 """CUDA twins: their compile-time constants, their launch arguments, and the library that runs on the GPU here."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -4,8 +4,6 @@ As the launchers of Triton make them, attribute for attribute: what differs betw
 machine code alone. Needs libcuda.so.1 and, as every kernel, a context that is current, such as torch's.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int, c_uint32, c_uint64, c_void_p

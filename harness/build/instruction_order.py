@@ -6,8 +6,6 @@ loops: a wait at the head may belong to the step before. So a loop is walked as 
 in flight is there in the second. Standard library only.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ memory. Here `take` launches for real too, and each program's arguments are kept
 cubins that other Tritons made (harness.measure.launches).
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import inspect

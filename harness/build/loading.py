@@ -1,7 +1,5 @@
 """Which backends can run here, and a case becomes its variant."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from harness import operators

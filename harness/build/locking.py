@@ -1,7 +1,5 @@
 """Compiles what kernels.lock needs after an edit: `twinkernels build --lock`. harness/rows/lock.py has the format."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections import defaultdict

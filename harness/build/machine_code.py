@@ -4,8 +4,6 @@ One disassembler reads both: the cuobjdump of the Triton wheel. A census counts 
 (static counts, not executions) and holds every name of CENSUS, zero or not.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

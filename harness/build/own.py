@@ -1,7 +1,5 @@
 """A Python function of the user's behind the same call as a twin (harness.catalog.own says what it may be)."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import json

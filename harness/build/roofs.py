@@ -1,7 +1,5 @@
 """Kernels that measure limits of the hardware: built, held against what their code must contain, launched."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

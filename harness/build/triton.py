@@ -1,7 +1,5 @@
 """Triton and Gluon kernels: on the GPU here, in Triton's interpreter, or compiled for a GPU that is not here."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Compilers beside the installed Triton, without torch, for compiling alone: other versions of Triton, TLX, and the
 languages of NVIDIA's own. A dialect is triton, gluon, tlx, cute or cutile."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

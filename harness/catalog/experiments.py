@@ -1,7 +1,5 @@
 """Experiments by name: the only place that imports experiments/<operator>/<name>.py. Standard library only."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -5,8 +5,6 @@ Standard library only, so that a report can be made without torch. A kernel is n
 one, triton_kernels/operator/gluon/ladder/name.py or triton_kernels/operator/tlx/ladder/name.py.
 """
 
-from __future__ import annotations
-
 import ast
 import fcntl
 import hashlib

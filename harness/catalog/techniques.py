@@ -5,8 +5,6 @@ entry in harness/operators/<operator>/ladders/<ladder>.py. The name is the file 
 every plot. Where several operators have techniques of one name, each is written operator/name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from harness import operators

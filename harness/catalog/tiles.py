@@ -6,8 +6,6 @@ d128-full = { block_m = 64, block_n = 64, stages = 1, warps = 4, tried = 6, run 
 d128-full-short = { block_m = 64, block_n = 32, stages = 1, warps = 4, tried = 6, run = "20261121-101500-tune" }
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

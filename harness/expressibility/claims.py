@@ -9,8 +9,6 @@ in which it does not; exchanged, they refute the claim.
     swizzle_pointers  rows of 32 bytes or more are always swizzled    subject: not found control: found
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any

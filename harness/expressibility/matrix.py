@@ -4,8 +4,6 @@ A mark is proven only when all of its claim's proofs have a current row that pas
 (`source_sha256`) and of that version. A version without rows is "not run", never "holds". Standard library only.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Nothing is launched: no GPU is needed. What was compiled is kept in build/expressibility by the hash of the program.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

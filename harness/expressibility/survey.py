@@ -5,8 +5,6 @@ reports/recorded/compilers/. `technique` and `backend` (triton@3.9.0) are the ce
 the verdict, what was seen in the subject and in the control, and how to see it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """From two compiled programs to a verdict on a proof: what of their texts a detector matches. Standard library only."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

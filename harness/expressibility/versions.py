@@ -1,7 +1,5 @@
 """What several Tritons make of the same kernels: each compiles them here, and their machine code is compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ lost to others (copies by TMA, operands of the tensor cores), the ones by instru
 addresses alone, as the CPU runtime's do; `totals` of a row are of these.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

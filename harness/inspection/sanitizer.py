@@ -4,8 +4,6 @@ A row passes when the kernel ran under the tool and the tool found nothing. That
 is something is shown by planted bugs (tests/planted): those rows pass when the bug was found.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

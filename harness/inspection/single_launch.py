@@ -10,8 +10,6 @@ side. Each tensor is an allocation of its exact size, and the outputs are left a
 does not write was never written.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import math

@@ -2,8 +2,6 @@
 twins on the CPU to count what their instructions do: (case, None) -> the fields of a row of kind `counters`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any

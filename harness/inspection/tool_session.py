@@ -1,7 +1,5 @@
 """Runs of NVIDIA's tools: their session, and which twins share a launch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Works without a GPU. Nothing here names a person, a host or a place on disk: what a run records may be published.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,8 +1,6 @@
 """Jobs in processes with an environment of their own from their start. Compilers need that: Triton reads its variables
 once. A job that raises, ends its process or takes too long costs nothing but its own answer."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math

@@ -1,7 +1,5 @@
 """A terminal that obeys no text it is given: names and reasons may come from strangers' rows and kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ result into NaN, and a write beyond the end is seen afterwards, bit by bit. A ke
 large numbers in their place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import torch

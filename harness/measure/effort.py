@@ -1,7 +1,5 @@
 """How long a CPU takes for what a GPU does in milliseconds: an estimate, before the work begins."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ What a kernel is asked here beside right numbers: that every output is written, 
 as they were; that an answer is not kept from an earlier call; that the same inputs give the same bits.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -2,8 +2,6 @@
 result, and imports nothing that compares: a kernel that searches its process finds none of it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import sys

@@ -1,8 +1,6 @@
 """Times the programs of a user's file that several Tritons made: their cubins in turn, with the arguments of its run(),
 in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Kernels of the user's beside rungs and peers: the same worker, gate, interleaving and rows, `backend: own`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

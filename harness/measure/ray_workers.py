@@ -5,8 +5,6 @@ Ray places the actors and says which have died; it never retries anything. Its u
 Whoever reaches the port of a Ray that asks for no token runs code as this user: keep it inside.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

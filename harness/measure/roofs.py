@@ -1,7 +1,5 @@
 """Limits of the hardware, one row each: how much a multiprocessor does in a clock, by kernels that count their own."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One run's rows and its worker processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

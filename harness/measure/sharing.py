@@ -1,7 +1,5 @@
 """Other processes that keep this GPU busy while kernels are checked: matrix products without end, in a process each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -8,8 +8,6 @@ the problems before.
 Only distinct programs are tuned. A twin that is another's program inherits its tile.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import statistics

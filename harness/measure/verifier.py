@@ -3,8 +3,6 @@ times must agree with. It never imports the kernel, which runs in harness.measur
 come back from there, never a verdict. Knows no operator.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import time

@@ -8,8 +8,6 @@ does not compute all exponentials, the one that does not wait for a number from 
 and persistent blocks with one buffer of Q.
 """
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ablation, Limit
 from harness.operators.attention.ladders.hopper import (
     FLAGSHIP_LIMITS,

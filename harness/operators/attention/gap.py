@@ -5,8 +5,6 @@ other, so the two differ; a term is the mean of their logarithms (the Shapley va
 place of an order are known). What the terms leave is the remainder. prices.py says what is compared on a problem.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from harness.catalog.entries import Tile

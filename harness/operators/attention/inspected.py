@@ -1,7 +1,5 @@
 """What tools look at: problems for sanitizers, for hardware counters and for the CPU's counts. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """Attention libraries that are installed beside torch: what they are called and whether they import here. Standard
 library only."""
 
-from __future__ import annotations
-
 from harness.operators.protocol import Library
 
 LIBRARIES = {

@@ -1,7 +1,5 @@
 """Attention forward as an operator. Standard library only: what computes is imported when it is first called."""
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What techniques, libraries and problems are called on pages, and the PTX instructions that techniques are about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.operators.attention.problem import Problem

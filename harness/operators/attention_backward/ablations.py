@@ -2,8 +2,6 @@
 Triton's best kernel and the flagship (prices.py). They have no Triton twin and are in no ladder. Plain data,
 standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ablation
 from harness.operators.attention_backward.ladders.hopper import LADDER
 from harness.operators.attention_backward.limits import DQ_BUFFER, GENERAL, RING, TWO_WARPGROUPS

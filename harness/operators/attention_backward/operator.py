@@ -1,8 +1,6 @@
 """Attention's backward pass as an operator. Standard library only: what computes is imported when it is first
 called."""
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from pathlib import Path

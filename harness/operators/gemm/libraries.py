@@ -1,7 +1,5 @@
 """Libraries beside torch that multiply matrices. Standard library only."""
 
-from __future__ import annotations
-
 from harness.operators.protocol import Library
 
 ANCHOR = "cublas"

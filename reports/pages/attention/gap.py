@@ -1,7 +1,5 @@
 """The page of the gap between core Triton and the flagship. Its text is notes/attention/pages/gap.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The ledger of a gap as a waterfall: from the best core Triton kernel up to the flagship, a bar for each term."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """A kernel of attention that a proof is about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from harness.expressibility import claims

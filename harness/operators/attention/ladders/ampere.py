@@ -1,7 +1,5 @@
 """The ladder `ampere`: scalar FMA up to mma.sync fed by cp.async. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     ANY_GRID,

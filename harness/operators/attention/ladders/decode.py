@@ -1,7 +1,5 @@
 """The ladder `decode`: few queries beside many keys, where bytes a second decide. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     COLUMNS,

@@ -3,8 +3,6 @@
 Its rungs take any lengths: few of their tiles divide one.
 """
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.limits import (
     GENERAL_HEAD_DIM,

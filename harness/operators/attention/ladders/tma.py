@@ -1,7 +1,5 @@
 """The ladder `tma`: mma.sync fed by bulk tensor copies and mbarriers. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Limit, Technique, Tile
 from harness.operators.attention.ladders.ampere import WGMMA_TILES
 from harness.operators.attention.limits import (

@@ -1,7 +1,5 @@
 """A kernel of attention's backward pass that a proof is about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
