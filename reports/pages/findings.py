@@ -5,7 +5,8 @@ notes/findings.md has them in order: a heading, which is the title, a block "```
     name, file      an anchor on the page; the program that shows it, from the root of the repository
     command         what shows it, in the folder of the file; by default `python FILE`
     needs           what that takes and shows, but for ALONE
-    prints          lines that it prints with the installed Triton; tests/unit/reports/test_findings.py runs it
+    prints          lines that it prints with the oldest Triton of RELEASES, or a table: version -> lines;
+                    tests/unit/reports/test_findings.py runs it
     lines           what the lines of the first proof's program are, and those of its control
     affected        versions of Triton that have the fault: what rows say must agree
 
@@ -81,7 +82,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """`issue`: the same as Markdown, to paste into a tracker."""
+    """`prints`: version -> what the command prints; `issue`: the same as Markdown, to paste into a tracker."""
 
     name: str
     title: str
@@ -89,7 +90,7 @@ class Finding:
     states: Sequence[State]
     file: str
     command: str
-    prints: str
+    prints: Mapping[str, str]
     needs: Markup
     evidence: Evidence | None
     issue: str
@@ -113,7 +114,7 @@ def page(
     """`inspected`: rows of machine code that compilers alone made; `datasets`: the GPUs whose checks count."""
     facts = _Facts(data, proofs, inspected, datasets)
     found = [_finding(*one, facts, claims) for one in sections()]
-    return {"findings": found, "kinds": KINDS, "files": found, "most": MOST, "triton": RELEASES[0]}
+    return {"findings": found, "kinds": KINDS, "files": found, "most": MOST}
 
 
 def sections() -> list[tuple[str, dict[str, Any], str]]:
@@ -122,6 +123,13 @@ def sections() -> list[tuple[str, dict[str, Any], str]]:
 
 def command_of(block: Mapping[str, Any]) -> str:
     return str(block.get("command") or f"python {Path(block['file']).name}")
+
+
+def prints(block: Mapping[str, Any]) -> dict[str, str]:
+    """Version of Triton -> what the command prints with it."""
+    lines = block.get("prints", {})
+    by_version = {RELEASES[0]: lines} if isinstance(lines, str) else lines
+    return {version: text.strip() for version, text in by_version.items()}
 
 
 class _Facts:
@@ -284,7 +292,7 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
         states,
         block["file"],
         command_of(block),
-        block.get("prints", "").strip(),
+        prints(block),
         Markup(markdown.renderInline(block.get("needs", ""))),
         evidence,
         _issue(title, block, why, states, evidence),
@@ -299,8 +307,7 @@ def _issue(title: str, block: Mapping[str, Any], why: str, states: Sequence[Stat
         parts.append(f"| {heads} |\n|{'---|' * len(states)}\n| {' | '.join(state.word for state in states)} |")
     alone = "It needs Triton and no GPU." if Path(block["file"]).parent.name in ALONE else ""
     parts.append(" ".join(filter(None, (f"To reproduce: `{command_of(block)}`.", alone, block.get("needs")))))
-    if block.get("prints"):
-        parts.append(f"With Triton {RELEASES[0]} it prints\n\n```\n{block['prints'].strip()}\n```")
+    parts += [f"With Triton {version} it prints\n\n```\n{lines}\n```" for version, lines in prints(block).items()]
     if evidence:
         shown = [f"- {name}: {value:.2f}" for name, value in evidence.shares.items()]
         shown += [

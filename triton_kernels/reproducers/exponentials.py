@@ -1,16 +1,14 @@
-"""ptxas moves exponentials out from under a wgmma: it places wgmma.wait_group 0 above them, in some shapes.
+"""ptxas moves exponentials out from under a wgmma: it places wgmma.wait_group 0 above them.
 
     python exponentials.py         # needs no GPU
 
 The source issues P V, computes a softmax and only then waits for P V. So does the PTX. In the machine code the wait
-comes first at head_dim 64 and 128, and the tensor cores idle during the exponentials. At head_dim 256 ptxas keeps the
-order of the source, or half of it.
+comes before some of the exponentials, or before all, and the tensor cores idle during these.
 """
 
 import re
 import subprocess
 import tempfile
-from itertools import groupby
 from pathlib import Path
 
 import triton
@@ -59,21 +57,21 @@ def build(head_dim, keys):
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 
-def order(text, waits, product, exponential):
-    """What the loop has, in its order, each with how many come in a row."""
-    names = {product: "wgmma", exponential: "exponentials", waits + "1": "wait for Q K", waits + "0": "wait for P V"}
-    found = re.findall("|".join(map(re.escape, names)), re.sub(r"\s+", " ", text))
-    return " | ".join(f"{len(list(alike))} {names[one]}" for one, alike in groupby(found))
+def under_product(text, waits, exponential):
+    """Exponentials between the wait for Q K^T and the wait for P V, of all in the loop."""
+    text = re.sub(r"\s+", " ", text)
+    between = text.partition(waits + "1")[2].partition(waits + "0")[0]
+    return f"{between.count(exponential)} of {text.count(exponential)}"
 
 
 if __name__ == "__main__":
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    print(f"Triton {triton.__version__}")
-    for shape in SHAPES:
-        asm = build(*shape).asm
+    print(f"Triton {triton.__version__}: exponentials between the wait for Q K^T and the wait for P V")
+    for head_dim, keys in SHAPES:
+        asm = build(head_dim, keys).asm
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             Path(file.name).write_bytes(asm["cubin"])
             sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
-        print("head_dim {}, {} keys".format(*shape))
-        print("  PTX: ", order(asm["ptx"], "wait_group.sync.aligned ", "mma_async", "ex2.approx"))
-        print("  SASS:", order(sass, "gsb0, 0x", "HGMMA", "MUFU.EX2"))
+        ptx = under_product(asm["ptx"], "wait_group.sync.aligned ", "ex2.approx")
+        sass = under_product(sass, "gsb0, 0x", "MUFU.EX2")
+        print(f"head_dim {head_dim}, {keys} keys: PTX {ptx}, SASS {sass}")

@@ -3,7 +3,7 @@
     python idle_barriers.py        # needs no GPU
 
 PTX asks for mbarrier.inval before the memory of a barrier holds anything else. From Triton 3.8 on every barrier that
-the compiler makes for the roles has memory of its own.
+the compiler makes for the roles has memory of its own, and is invalidated.
 """
 
 import os

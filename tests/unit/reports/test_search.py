@@ -29,7 +29,7 @@ FIRST = {
     "tensor cores": "learn.html#wgmma",
     "persistent CTA": "learn.html#persistent-blocks",
     "tail effect": "learn.html#persistent-blocks",
-    "tcgen05": "findings.html#two_cta",
+    "tcgen05": "proof/two_cta_mma.html",
     "second consumer": "findings.html#second_consumer",
     "head_dim": "guide/reading.html#words",
     "padded_rows": "technique/padded_rows.html",
