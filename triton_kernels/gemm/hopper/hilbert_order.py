@@ -3,8 +3,8 @@
 Builds on tma_store_epilogue; changes the order of the tiles, and the number of programs. General: any m, and any n and
 k that are multiples of 8.
 
-The curve goes through squares of C, of two tiles each if a tile is 128 x 256, and leaves out what is outside of C. The
-loops over its levels are `while` loops: the compiler would flatten a `for` into the loop over tiles.
+The curve goes through squares of C, of two tiles each if a tile is 128 x 256, and leaves out what is outside of C. Its
+loop over levels is a `while`: with a `for` beside the one over k, the compiler does not flatten the loop over tiles.
 """
 
 import triton
