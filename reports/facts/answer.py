@@ -321,8 +321,20 @@ def printed(share: Ratio | Gain | None) -> str:
 
 def over(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Gain]:
     """Language -> its speed over that of `theirs` on the problems where both were timed, if there are any."""
-    found = {name: gains.mean(data.ratio(points[name], points[theirs]) for _, points in grid) for name in languages}
+
+    def ratio(points: Mapping[str, Point], ours: str) -> Ratio | None:
+        return data.ratio(points[ours], beside(data, points, ours) if theirs == "library" else points[theirs])
+
+    found = {name: gains.mean(ratio(points, name) for _, points in grid) for name in languages}
     return {name: share for name, share in found.items() if share}
+
+
+def beside(data: Dataset, points: Mapping[str, Point], language: str) -> Point:
+    """The library that is fastest over this kernel, by the processes that timed both: its order among libraries differs
+    from process to process. The fastest of all where none was timed beside it."""
+    peers = [point for name, point in points.items() if name not in (*SERIES_OF, "library")]
+    over = [(ratio.value, peer) for peer in peers if (ratio := data.ratio(points[language], peer))]
+    return min(over, key=lambda one: one[0])[1] if over else fastest(peers)
 
 
 def certainty(shares: Mapping[str, Gain]) -> str:
@@ -337,7 +349,8 @@ def certainty(shares: Mapping[str, Gain]) -> str:
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest of each language, and as "library" the fastest beside CUDA."""
+    """Every problem of an experiment, with the fastest of each language, every library, and as "library" the one
+    beside CUDA."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {
@@ -347,21 +360,11 @@ def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> l
             )
             for language in languages
         }
-        peers = [data.point(experiment, problem, None, peer) for peer in data.peers(experiment)]
-        points["library"] = _fastest_beside(data, points.get("cuda"), peers)
+        points |= {peer: data.point(experiment, problem, None, peer) for peer in data.peers(experiment)}
+        points["library"] = beside(data, points, "cuda")
         if any(point.counts for point in points.values()):
             found.append((problem, points))
     return found
-
-
-def _fastest_beside(data: Dataset, ours: Point | None, peers: list[Point]) -> Point:
-    """The fastest library over our kernel, in the groups that timed both: boards and clocks of other groups differ."""
-    found = fastest(peers)
-    if not (found.counts and ours and ours.counts):
-        return found
-    over = [(data.ratio(peer, ours), peer) for peer in peers]
-    met = [(ratio.value, peer) for ratio, peer in over if ratio and not ratio.linked]
-    return max(met, key=lambda one: one[0])[1] if met else found
 
 
 def _timed(data: Dataset, experiment: str, problem: Problem, language: str) -> set[tuple[str, Tile]]:

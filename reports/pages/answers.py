@@ -93,7 +93,9 @@ class Comparison:
         found = []
         for problem, points in over_problems(data, GRID, LANGUAGES):
             others = beside.get(problem, points)
-            found.append((problem, {name: point if point.row else others[name] for name, point in points.items()}))
+            found.append(
+                (problem, {name: point if point.row else others.get(name, point) for name, point in points.items()})
+            )
         return found
 
     def _answer(self, data: Dataset) -> facts.Answer:
@@ -158,10 +160,11 @@ def shown(
     for name, grid in grids.items():
         if grid:
             each = [(problem, *one) for problem, points in grid for one in points.items()]
-            speeds = [
-                {"problem": problem.slug, "kernel": kernel, "tflops": point.tflops if point.counts else None}
-                for problem, kernel, point in each
-            ]
+            speeds = []
+            for problem, kernel, point in each:
+                speed = point.tflops if point.counts else None
+                moved = speed and 1000 * speed * problem.bytes / problem.flops
+                speeds.append({"problem": problem.slug, "kernel": kernel, "tflops": speed, "gb_s": moved})
             files.append(downloads.Download(f"{name}-{stem}", speeds, [point.row for *_, point in each]))
     return {
         "answer": found,

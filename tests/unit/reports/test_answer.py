@@ -173,6 +173,28 @@ def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_
     assert shares == pytest.approx({"triton": of_triton, "gluon": 1, "cuda": 0.8, "library": 0.9})
 
 
+def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_processes() -> None:
+    """Gluon was timed in another process than CUDA, where the other library is ahead."""
+    problem, other = synthetic.PROBLEMS[0], {**synthetic.ENVIRONMENT, "id": "b" * 12}
+    groups = {
+        "a" * 12: {"cuda": 600, "sdpa_cudnn": 490, "fa3": 500},
+        "b" * 12: {"gluon": 500, "sdpa_cudnn": 490, "fa3": 450},
+    }
+    rows, hashes = [{**synthetic.ENVIRONMENT, "id": "a" * 12}, other], {}
+    for run, speeds in groups.items():
+        for backend, speed in speeds.items():
+            name, tile = (None, None) if backend in ("fa3", "fa4") else ("flagship", Tile(64, 128, 1, 4))
+            row = synthetic.make(
+                "timing", name, backend, problem, tile, experiment=answer.GRID, mode="burst", group=run
+            )
+            rows.append(timed_at(row | {"environment": run}, speed))
+            hashes |= {("flagship", backend): synthetic.sha("flagship", backend)} if name else {}
+    data = Dataset("NVIDIA H200", True, rows, hashes)
+    grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
+    shares = facts.over(data, grid, "library", answer.SHOWN)
+    assert {name: share.value for name, share in shares.items()} == pytest.approx({"cuda": 1.2, "gluon": 500 / 490})
+
+
 def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
     def told(*processes: int) -> str:
         ratios = [Ratio(0.9, 0.9, 0.9, count, linked=not count) for count in processes]

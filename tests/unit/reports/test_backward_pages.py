@@ -159,6 +159,8 @@ def test_core_triton_has_its_speed_of_another_experiment_over_anchors() -> None:
         "triton": 400,
         "gluon": 0,
         "library": 600,
+        "fa4": 600,
+        "sdpa_cudnn": 474,
     }
     shares = facts.over(data, [(problem, points)], "library", ("cuda", "triton", "gluon"))
     assert set(shares) == {"cuda", "triton"}
