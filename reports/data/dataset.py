@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any, Literal
 
 import pandas
@@ -479,11 +479,7 @@ class Dataset:
     @cached_property
     def _replicas(self) -> dict[tuple[Any, ...], list[Row]]:
         timed = (row for row in self.rows if row.kind == "timing")
-        return grouped(timed, lambda row: (*_place(row), row.mode, row.tile))
-
-    def replicas(self, row: Row) -> list[Row]:
-        """All timings of the row's kernel on its problem at its tile, of any process and any version."""
-        return self._replicas.get((*_place(row), row.mode, row.tile), [])
+        return grouped(timed, lambda row: (*_place(row)[1:], row.mode, row.tile))
 
     @cached_property
     def _anchors(self) -> dict[tuple[Any, Any], Row]:
@@ -498,26 +494,27 @@ class Dataset:
         anchor = self._anchors.get((row.environment, row.group))
         return row.speed / anchor.speed if anchor else None
 
-    def linked(self, ours: Row, theirs: Row) -> float | None:
-        """Speed over speed, each over the anchor of its own group; None where a group has no anchor."""
-        over = [self.over_anchor(row) for row in (ours, theirs)]
-        return over[0] / over[1] if over[0] and over[1] else None
+    def over_anchors(self, row: Row) -> float | None:
+        """The mean over all groups that timed the row's program beside the anchor, or else that timed its kernel at its
+        tile; None where none did."""
+        timed = self._replicas.get((*_place(row)[1:], row.mode, row.tile), [])
+        for alike in ([one for one in timed if one.program == row.program], [one for one in timed if one.usable]):
+            if over := [value for one in alike if (value := self.over_anchor(one))]:
+                return statistics.geometric_mean(over)
+        return None
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
-        """The mean over the processes that timed both programs in one group; else over the anchors of their groups, or
-        of those of any timing of these programs. None where that fails too, or one does not count."""
+        """The mean over the processes that timed both programs in one group; else each over the anchors of its groups.
+        None where that fails too, or one does not count."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
         if found := self.programs.ratio(ours.row.program, theirs.row.program):
             mean, between = math.exp(found.value), found.interval
             low, high = (mean if bound is None else bound for bound in (between.low, between.high))
             return Ratio(mean, low, high, found.processes, linked=False)
-        pairs = [(ours.row, theirs.row)]
-        usable = [[row for row in self.replicas(row) if row.usable] for row in (ours.row, theirs.row)]
-        ours_too, theirs_too = (sorted(rows, key=lambda row: row.time, reverse=True) for rows in usable)
-        pairs += product(ours_too, theirs_too)
-        over = next((value for value in (self.linked(*pair) for pair in pairs) if value is not None), None)
-        return None if over is None else Ratio(over, over, over, 0, linked=True)
+        over = [self.over_anchors(row) for row in (ours.row, theirs.row)]
+        value = over[0] / over[1] if over[0] and over[1] else None
+        return None if value is None else Ratio(value, value, value, 0, linked=True)
 
     def gain(
         self, experiment: str, problem: Problem, technique: Technique, backend: str, best: bool = False

@@ -345,6 +345,20 @@ def test_a_step_across_groups_goes_over_both_anchors(data: Dataset) -> None:
     assert dataset(alone).gain("ladder", problem, techniques.get("register_softmax"), "cuda") is None
 
 
+def test_a_ratio_over_anchors_is_one_number_whichever_experiment_a_page_names(data: Dataset) -> None:
+    problem, group = synthetic.PROBLEMS[0], {"experiment": "grid", "group": "again"}
+    ours, theirs = (data.point("ladder", problem, name, "cuda").row for name in ("register_softmax", "mma_ldmatrix"))
+    anchor = data.point("ladder", problem, None, "sdpa_cudnn").row
+    assert ours and theirs and anchor
+    slower = {**anchor, **group, "samples_ms": [1.1 * ms for ms in anchor.samples_ms]}
+    more = dataset([*synthetic.rows(), {**ours, **group}, slower])
+    other = more.point("ladder", problem, "mma_ldmatrix", "cuda")
+    over = [more.ratio(more.point(name, problem, "register_softmax", "cuda"), other) for name in ("ladder", "grid")]
+    before = data.gain("ladder", problem, techniques.get("register_softmax"), "cuda")
+    assert over[0].linked
+    assert [ratio.value for ratio in over] == pytest.approx([before.value * 1.1**0.5] * 2, rel=0.02)
+
+
 def test_a_step_is_of_the_newest_group_that_has_both_programs(data: Dataset) -> None:
     """An older pair that met says more than two newer rows, each over the anchor of its own group."""
     problem = synthetic.PROBLEMS[0]
