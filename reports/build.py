@@ -26,7 +26,7 @@ from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
 from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, score_title, title
-from reports.facts.answer import beside, printed
+from reports.facts.answer import over_one, printed
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -264,7 +264,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "language_of": LANGUAGES.__getitem__,
         "cell_title": cell_title,
         "between": common.between,
-        "beside": beside,
+        "over_one": over_one,
         "share": printed,
         "clone": answers.clone(ROOT.parent),
         "recorded_on": recorded_on,

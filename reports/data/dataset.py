@@ -9,7 +9,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -473,6 +473,12 @@ class Dataset:
             found = self.programs.estimate({row.program: 1.0}) if row.program else None
             self._means[row.program] = math.exp(found.value) if found else None
         return self._means[row.program]
+
+    def beside(self, point: Point, other: Point | None) -> Point:
+        """With its speed in the processes that timed the other one too, if any did."""
+        both = [one.row.program for one in (point, other) if one and one.counts and one.row]
+        found = self.programs.estimate({both[0]: 1.0}, beside=both[1:]) if len(both) == 2 and all(both) else None
+        return replace(point, mean=math.exp(found.value)) if found else point
 
     # Two cells
 

@@ -41,7 +41,7 @@ def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None
     right = RIGHT + COLUMN * narrow
     height = height_of(found, narrow=narrow)
     most = max(
-        [*filter(None, found.limits.values()), *(bar.tflops or bar.earlier or 0 for bar in found.bars)], default=1
+        [*filter(None, found.limits.values()), *(bar.length or bar.earlier or 0 for bar in found.bars)], default=1
     )
     top = 1.04 * most
     axes.set(xlim=(0, top), ylim=(height, 0))
@@ -95,7 +95,7 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
     mark, face = MARKERS.get(bar.backend, "o"), PAPER if bar.is_library else color
     axes.plot([(8 - LEFT) * pixel], [y], mark, ms=7, color=color, mfc=face, mew=1.3, clip_on=False)
     write(axes, bar.label, (0, y), (20 - LEFT, 0))
-    if bar.tflops is None:  # words at the axis, where no line of a limit is
+    if bar.length is None:  # words at the axis, where no line of a limit is
         what = "not measured yet"
         if bar.earlier:
             what = f"{bar.earlier:.0f}, earlier{'' if narrow else ' version'}"
@@ -103,18 +103,21 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
         write(axes, what, (0, y), (6, 0), size=TICK, color=MUTED)
         return
     if bar.is_library:
-        axes.barh(y, bar.tflops, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
+        axes.barh(y, bar.length, thick, facecolor=PAPER, edgecolor=LIBRARY, lw=1.5)
     else:
-        axes.barh(y, bar.tflops, thick, color=color, lw=0)
+        axes.barh(y, bar.length, thick, color=color, lw=0)
 
 
 def _speed(axes: Axes, bar: Bar, limit: float | None, end: tuple[float, float], pixel: float, *, narrow: bool) -> None:
-    """Right of the bar, or in it where the limit's line would cross the number. `end`: the right end of its row."""
-    tflops = bar.tflops or 0
+    """As measured: right of the bar, or in it where the limit's line would cross the number. `end`: the right end of
+    its row."""
+    length = bar.length or 0
     if narrow:
         place, offset, color = end, COLUMN, INK
-    elif limit and 0 < limit - tflops < NUMBER * pixel:
-        place, offset, color = (tflops, end[1]), -6, INK if bar.is_library else PAPER
+    elif limit and 0 < limit - length < NUMBER * pixel:
+        place, offset, color = (length, end[1]), -6, INK if bar.is_library else PAPER
     else:
-        place, offset, color = (tflops, end[1]), 6, INK
-    write(axes, f"{tflops:.0f}", place, (offset, 0), color=color, weight="bold", ha="left" if offset == 6 else "right")
+        place, offset, color = (length, end[1]), 6, INK
+    write(
+        axes, f"{bar.tflops:.0f}", place, (offset, 0), color=color, weight="bold", ha="left" if offset == 6 else "right"
+    )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cmp_to_key
 
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Technique, Tile
@@ -68,18 +69,18 @@ class Bar:
 
     @property
     def tflops(self) -> float | None:
-        """`paired` where it is known: its own processes may have run at another clock than the fastest bar's."""
-        return self.paired or self.own_tflops
+        """As measured: the mean over its own processes."""
+        return self.point.tflops if self.point.counts else None
 
     @property
-    def own_tflops(self) -> float | None:
-        """The mean over its own processes."""
-        return self.point.tflops if self.point.counts else None
+    def length(self) -> float | None:
+        """`paired` where it is known: its own processes may have run at another clock than the fastest bar's."""
+        return self.paired or self.tflops
 
     @property
     def best(self) -> float | None:
         """TFLOPS; None where an earlier version of some kernel was faster and was not timed since."""
-        return None if self.faster_before else self.tflops
+        return None if self.faster_before else self.length
 
     @property
     def earlier(self) -> float | None:
@@ -177,7 +178,15 @@ def _ranked(data: Dataset, panel: list[Bar]) -> list[Bar]:
         panel = [
             replace(bar, paired=share.value * top) if share else bar for bar, share in zip(panel, shares, strict=True)
         ]
-    return sorted(panel, key=lambda bar: -(bar.tflops or bar.earlier or 0))
+
+    def behind(one: Bar, other: Bar) -> int:
+        """Negative where `one` is faster, in processes that timed both if there are any."""
+        met = data.ratio(one.point, other.point)
+        speeds = [bar.length or bar.earlier or 0 for bar in (one, other)]
+        ours, theirs = (met.value, 1) if met and not met.linked else speeds
+        return (theirs > ours) - (theirs < ours)
+
+    return sorted(panel, key=cmp_to_key(behind))
 
 
 def _fastest(points: Iterable[Point]) -> Point:
@@ -264,16 +273,17 @@ def compile_seconds(data: Dataset, row: Row) -> float | None:
 
 
 def _of_any_version(bar: Bar) -> float:
-    return bar.faster_before or bar.tflops or bar.earlier or 0
+    return bar.faster_before or bar.length or bar.earlier or 0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A column of the table of what to write. `share`: of the fastest bar. `lines`: of the file that holds the kernel,
-    and with the headers that it includes; None for a library."""
+    """A column of the table of what to write. `share`: of the fastest bar. `technique`: whose file holds the kernel;
+    `lines`: of that file, and with the headers that it includes. None for a library."""
 
     bar: Bar
     share: Ratio | None
+    technique: Technique | None
     lines: tuple[int, int] | None
 
 
@@ -281,17 +291,16 @@ def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""
     best = max(found.bars, key=_of_any_version)
     bars = [found.best(language) for language in ("triton", "gluon", "cuda")] + [found.fastest_library]
-    return [Choice(bar, found.over(bar, best), _lines(bar)) for bar in bars]
+    return [Choice(bar, found.over(bar, best), *_kernel(bar.point.row)) for bar in bars]
 
 
-def _lines(bar: Bar) -> tuple[int, int] | None:
-    row = bar.point.row
+def _kernel(row: Row | None) -> tuple[Technique, tuple[int, int]] | tuple[None, None]:
     if row is None or row.technique is None:
-        return None
+        return None, None
     technique = program(row)
     files = [path for path in sources.files(row.backend, technique.path) if path.suffix in (".cu", ".cuh", ".py")]
     own = sources.kernel_file(row.backend, technique.path)
-    return sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files}))
+    return technique, (sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files})))
 
 
 def finding(found: Answer) -> str:
@@ -301,7 +310,7 @@ def finding(found: Answer) -> str:
     if any(bar.best is None for bar in bars):
         return "Not every language has a speed of this version"
     libraries = [bar for bar in found.of(panel) if bar.is_library and bar.tflops]
-    bars = sorted([*bars, *libraries[:1]], key=lambda bar: -(bar.tflops or 0))
+    bars = sorted([*bars, *libraries[:1]], key=lambda bar: -(bar.length or 0))
     first, *others = bars
     shares = [(bar.label, share) for bar in others if (share := found.over(bar, first))]
     if len(shares) < len(others):
@@ -321,12 +330,23 @@ def printed(share: Ratio | Gain | None) -> str:
 
 def over(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Gain]:
     """Language -> its speed over that of `theirs` on the problems where both were timed, if there are any."""
-
-    def ratio(points: Mapping[str, Point], ours: str) -> Ratio | None:
-        return data.ratio(points[ours], beside(data, points, ours) if theirs == "library" else points[theirs])
-
-    found = {name: gains.mean(ratio(points, name) for _, points in grid) for name in languages}
+    found = {name: gains.mean(over_one(data, points, name, theirs) for _, points in grid) for name in languages}
     return {name: share for name, share in found.items() if share}
+
+
+def over_one(data: Dataset, points: Mapping[str, Point], ours: str, theirs: str = "library") -> Ratio | None:
+    """At one problem."""
+    return data.ratio(points[ours], beside(data, points, ours) if theirs == "library" else points[theirs])
+
+
+def worst(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Problem]:
+    """Language -> the problem at which its speed over that of `theirs` is least."""
+    found: dict[str, Problem] = {}
+    for name in languages:
+        ratios = [(ratio.value, at) for at, points in grid if (ratio := over_one(data, points, name, theirs))]
+        if ratios:
+            found[name] = min(ratios, key=lambda one: one[0])[1]
+    return found
 
 
 def beside(data: Dataset, points: Mapping[str, Point], language: str) -> Point:
@@ -361,7 +381,7 @@ def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> l
             for language in languages
         }
         points |= {peer: data.point(experiment, problem, None, peer) for peer in data.peers(experiment)}
-        points["library"] = beside(data, points, "cuda")
+        points["library"] = data.beside(beside(data, points, "cuda"), points.get("cuda"))
         if any(point.counts for point in points.values()):
             found.append((problem, points))
     return found

@@ -3,7 +3,7 @@ the first operator, which add each step and every problem."""
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,11 +77,12 @@ class Comparison:
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
             "steps": steps,
             "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
-            "beyond": beyond(found, steps),
             "climb": climb(steps, found),
             "newer_triton": any("@" in row.backend for row in data.counting(self.race.headline)),
             "languages": LANGUAGES,
             "over_grid": over_grid,
+            "over_cuda": facts.over(data, grid, "cuda", ("gluon",)),
+            "worst": facts.worst(data, grid, "library", LANGUAGES),
             "certainty": facts.certainty(over_grid),
             "ladder": data.operator.experiment(self.race.headline),
             "all_problems": data.operator.experiment(GRID),
@@ -104,14 +105,14 @@ class Comparison:
         return found
 
     def steps(self, data: Dataset, problem: Problem) -> list[tuple[Technique, Problem, dict[str, Point]]]:
-        """Every rung that was timed, with its fastest point in each language: at `problem`, or at another one of the
-        ladder where it was not timed there."""
-        ladder = self.race.headline
+        """Every rung that was timed, with its fastest point in each language, as the bars have it: at `problem`, or at
+        another one of the ladder where it was not timed there."""
         found = []
-        order = sorted(data.problems(ladder), key=lambda other: other != problem)
+        order = sorted(data.problems(self.race.headline), key=lambda other: other != problem)
+        timed = {language: self.race.experiments(data, language) for language in LANGUAGES}
         for technique in data.operator.techniques:
             for where in order:
-                points = {language: fastest_of(data, ladder, where, [technique], language) for language in LANGUAGES}
+                points = {name: fastest_of(data, timed[name], where, [technique], name) for name in LANGUAGES}
                 if any(point.counts for point in points.values()):
                     found.append((technique, where, points))
                     break
@@ -151,7 +152,7 @@ def shown(
             "panel": bar.panel,
             "kernel": bar.label,
             "tflops": bar.tflops,
-            "own_tflops": bar.own_tflops,
+            "share_of_best": share.value if (share := found.share(bar)) else None,
             **downloads.about(bar.point.row),
         }
         for bar in found.bars
@@ -235,7 +236,8 @@ def _of_gpu(data: Dataset, headline: str) -> str:
 def climb(
     steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], found: facts.Answer
 ) -> dict[str, tuple[float, float]]:
-    """Language -> TFLOPS of its first step at the answer's problem, and of its best bar where that is faster."""
+    """Language -> TFLOPS of its first step at the answer's problem, and of its best kernel where that is faster: each
+    by its own processes, as the table has them."""
     firsts: dict[str, float] = {}
     for _, where, points in steps:
         for language, point in points.items():
@@ -245,27 +247,13 @@ def climb(
     return {language: (first, lasts[language]) for language, first in firsts.items() if first < lasts[language]}
 
 
-def beyond(
-    found: facts.Answer, steps: Iterable[tuple[Technique, Problem, dict[str, Point]]]
-) -> dict[str, dict[str, float]]:
-    """Technique -> language -> TFLOPS of its bar: the best of each language that is more than a board's difference
-    faster than all its steps."""
-    best = dict.fromkeys(LANGUAGES, 0.0)
-    for _, where, points in steps:
-        if where == found.problem:
-            best = {language: max(best[language], points[language].tflops or 0) for language in LANGUAGES}
-    bars = [found.best(language) for language in LANGUAGES]
-    above: dict[str, dict[str, float]] = {}
-    for bar in bars:
-        if bar.tflops and bar.point.row and (bar.point.tflops or 0) > facts.BOARDS * best[bar.backend]:
-            above.setdefault(bar.point.row.technique, {})[bar.backend] = bar.tflops
-    return above
-
-
-def fastest_of(data: Dataset, experiment: str, problem: Problem, rungs: Iterable[Technique], language: str) -> Point:
+def fastest_of(
+    data: Dataset, experiments: Sequence[str], problem: Problem, rungs: Iterable[Technique], language: str
+) -> Point:
     """The fastest of these rungs in a language, at its reference tile or at the one that `tune` chose."""
     return fastest(
         data.point(experiment, problem, rung.name, backend, best=tuned)
+        for experiment in experiments
         for rung in rungs
         for backend in SERIES_OF[language]
         for tuned in (False, True)

@@ -46,6 +46,7 @@ for (const box of document.querySelectorAll(".search")) {
   const rank = (one, asked, words) => {
     const title = plain(one.title), also = one.words.map(plain), says = plain(one.says);
     if (!words.every((word) => [title, ...also, says].some((text) => text.includes(` ${word}`)))) return -1;
+    if (also.includes(asked)) return 5;
     if (title === asked || also.some((text) => text.startsWith(asked))) return 4;
     return title.startsWith(asked) ? 3 : [title, ...also].some((text) => text.includes(asked)) ? 2 : says.includes(asked) ? 1 : 0;
   };

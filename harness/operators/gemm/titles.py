@@ -25,7 +25,7 @@ THEMES = {
         "mbarrier_ring": "Ring of mbarriers",
         "cluster_multicast": "Cluster multicast",
         "evict_first": "L2 evicts B first",
-        "split_k": "Parts of k",
+        "split_k": "Split-K: parts of k",
     },
     "Who works when": {
         "l2_grid_order": "Grid order for L2",
@@ -34,7 +34,7 @@ THEMES = {
         "persistent": "One block per SM",
         "pingpong": "Ping-pong",
         "tile_192": "Tile of 128 x 192",
-        "stream_k": "Steps of the last tiles shared",
+        "stream_k": "Stream-K: steps of the last tiles shared",
         "square_waves": "Waves that cover a square",
         "hilbert_order": "Tiles along a Hilbert curve",
         "trailing_store": "C stored in the next tile",

@@ -65,13 +65,15 @@ DECODING = facts.Race(
 
 @dataclass(frozen=True)
 class Deciding:
-    """A technique that decides. `wrong`: checks that Triton's kernel failed, of how many."""
+    """A technique that decides. `wrong`: checks that Triton's kernel failed, of how many; `version`: the Triton that
+    compiled it."""
 
     title: str
     technique: str
     said: dict[str, Said]
     cost: matrix.Cost
     wrong: tuple[int, int]
+    version: str
 
 
 def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Dataset] = ()) -> list[Deciding]:
@@ -81,7 +83,8 @@ def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Data
     for title, name in DECIDING.items():
         gates = [row for one in datasets for row in one.gates(name, "triton") if row.status != "unsupported"]
         wrong = sum(row.status == "wrong" for row in gates), len(gates)
+        version = max((str(row.compiler["front_end"]).capitalize() for row in gates if row.compiler), default="")
         technique = techniques.get(f"attention/{name}")
         said = matrix.said_of(name, known, ("triton", "gluon", "cuda"))
-        found.append(Deciding(title, name, said, matrix.cost(data, problem, technique), wrong))
+        found.append(Deciding(title, name, said, matrix.cost(data, problem, technique), wrong, version))
     return found

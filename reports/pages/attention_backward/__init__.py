@@ -7,7 +7,7 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.attention_backward.prices import EXPERIMENT as GAP
-from reports.data.dataset import Dataset, fastest
+from reports.data.dataset import Dataset
 from reports.facts.answer import Race, program
 from reports.facts.steps import program_of
 from reports.pages.answers import Comparison, fastest_of
@@ -36,15 +36,11 @@ class Backward(Comparison):
         problem = variables["answer"].problem
         deterministic, best = techniques.get("attention_backward/deterministic"), variables["answer"].best("triton")
         points = {
-            language: fastest(
-                fastest_of(data, experiment, problem, _repeating(data, language), language)
-                for experiment in _experiments(data, language)
-            )
+            language: fastest_of(data, _experiments(data, language), problem, _repeating(data, language), language)
             for language in LANGUAGES
         }
-        of_bar = {bar.point.row: bar.tflops for bar in variables["answer"].bars if bar.tflops}
         return variables | {
-            "repeats": {name: of_bar.get(point.row, point.tflops) for name, point in points.items() if point.counts},
+            "repeats": {name: point.tflops for name, point in points.items() if point.counts},
             "programs": {name: program(point.row).name for name, point in points.items() if point.row},
             "deterministic": deterministic,
             "in_fixed_order": bool(best.point.row and program(best.point.row) == deterministic),

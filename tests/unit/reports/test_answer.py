@@ -177,8 +177,8 @@ def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_proc
     """Gluon was timed in another process than CUDA, where the other library is ahead."""
     problem, other = synthetic.PROBLEMS[0], {**synthetic.ENVIRONMENT, "id": "b" * 12}
     groups = {
-        "a" * 12: {"cuda": 600, "sdpa_cudnn": 490, "fa3": 500},
-        "b" * 12: {"gluon": 500, "sdpa_cudnn": 490, "fa3": 450},
+        "a" * 12: {"cuda": 600, "fa3": 500, "fa4": 490},
+        "b" * 12: {"gluon": 500, "fa3": 450, "fa4": 490},
     }
     rows, hashes = [{**synthetic.ENVIRONMENT, "id": "a" * 12}, other], {}
     for run, speeds in groups.items():
@@ -293,9 +293,9 @@ def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.An
     assert (share.processes, share.linked) == (3, False)
     assert share.value == pytest.approx(before.value * (0.97 * 1.05) ** (1 / 3))
     assert share.value != pytest.approx((triton.point.tflops or 0) / (cuda.point.tflops or 1), rel=0.05)
-    assert share.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1)), "bars are as long as their shares"
+    assert share.value == pytest.approx((triton.length or 0) / (cuda.length or 1)), "bars are as long as their shares"
     assert more.share(more.of("wgmma")[0]).value == 1  # type: ignore[union-attr]
-    ranked = [bar.tflops or 0 for bar in more.of("wgmma")]
+    ranked = [bar.length or 0 for bar in more.of("wgmma")]
     assert ranked == sorted(ranked, reverse=True)
 
 
@@ -312,8 +312,23 @@ def test_bars_are_as_long_as_their_shares_where_pairs_and_means_name_another_fas
     data: Any = SimpleNamespace(ratio=ratio)
     ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in names.items()])
     assert [bar.backend for bar in ranked] == ["gluon", "cuda", "triton"]
-    assert [bar.tflops for bar in ranked] == pytest.approx([799, 0.99 * 799, 0.95 * 799])
-    assert [bar.own_tflops for bar in ranked] == [799, 800, 750]
+    assert [bar.length for bar in ranked] == pytest.approx([799, 0.99 * 799, 0.95 * 799])
+    assert [bar.tflops for bar in ranked] == [799, 800, 750], "the numbers are measured"
+
+
+def test_two_bars_that_met_have_the_order_of_their_processes() -> None:
+    """Over the anchor flex would be ahead of core Triton, beside which it is slower."""
+    points = {name: Point("measured", mean=mean) for name, mean in {"cuda": 800, "triton": 419, "flex": 418}.items()}
+    paired = {"triton cuda": 0.66, "flex cuda": 0.67, "triton flex": 1.003, "flex triton": 1 / 1.003}
+
+    def ratio(ours: Point, theirs: Point) -> Ratio | None:
+        pair = " ".join(next(name for name, point in points.items() if point is one) for one in (ours, theirs))
+        value = 1.0 if ours is theirs else paired.get(pair, 1.5)
+        return Ratio(value, value, value, 1, linked="cuda" in pair)
+
+    data: Any = SimpleNamespace(ratio=ratio)
+    ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in points.items()])
+    assert [bar.backend for bar in ranked] == ["cuda", "triton", "flex"]
 
 
 def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:

@@ -62,6 +62,15 @@ def test_every_planted_bug_is_listed() -> None:
         assert re.search(rf"<code>{path.name}</code></td>\s*<td><code>{bug.diagnosis}</code></td>", page)
 
 
+def test_the_glossary_names_the_schedules_of_matrix_products() -> None:
+    included = (ROOT / "cuda_kernels/gemm/schedules.cuh").read_text()
+    schedules = set(re.findall(r"== (\d+)\n#include <gemm/hopper/(\w+)\.cu>", included))
+    entry = re.search(r"\*\*schedule:\*\*.*?(?=^-)", (guide.NOTES / "reading.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert entry
+    assert schedules
+    assert schedules <= set(re.findall(r"(\d+) (\w+)", entry[0]))
+
+
 if __name__ == "__main__":
     import tempfile
 

@@ -36,6 +36,8 @@ FIRST = {
     "pingpong": "technique/pingpong.html",
     "GQA": "technique/packed_heads.html",
     "flash decoding": "technique/split_keys.html",
+    "split-K": "technique/split_k.html",
+    "stream-K": "technique/stream_k.html",
     "FlashAttention-3": "index.html",
     "CUTLASS": "guide/reading.html",
     "install": "index.html",
