@@ -6,8 +6,10 @@ passed as they are now, and six of the others, by the commit.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 
 import pytest
 
@@ -166,3 +168,15 @@ def test_groups_are_right_in_cuda(problem: Problem) -> None:
 @pytest.mark.parametrize("problem", GROUPS, ids=lambda problem: problem.slug)
 def test_groups_are_right_in_triton(problem: Problem) -> None:
     is_right_in_triton("grouped", problem)
+
+
+@pytest.mark.parametrize("backend", ["triton", "gluon"])
+def test_no_copy_transposes_an_operand(backend: str, tmp_path: Path) -> None:
+    """wgmma transposes A and B as it reads them; Triton's `.T` and Gluon's `permute` move nothing."""
+    one = case(techniques.get("gemm/either_major"), backend, Problem.square(4096, contiguous="mn"))
+    compiled, cubin = build.compile_triton(one, "sm_90a"), tmp_path / "cubin"
+    assert not re.findall(r"ttg\.local_(?:load|store)|ttg\.local_alloc %", compiled.asm["ttgir"])
+    cubin.write_bytes(compiled.asm["cubin"])
+    products = re.findall(r"HGMMA[^;]*", build.machine_code.listing(cubin, "-sass"))
+    assert products
+    assert all(".tnspA.tnspB" in product for product in products)
