@@ -11,6 +11,7 @@ in which it does not; exchanged, they refute the claim.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from harness import operators
@@ -209,9 +210,12 @@ class Claim:
         return self.technique, self.dialect
 
 
-def claim(technique: str, dialect: str, grade: str, says: str, *proofs: Proof, **rest: Any) -> Claim:
+def claim(dialect: str, technique: str, grade: str, says: str, *proofs: Proof, **rest: Any) -> Claim:
     """A Claim by these proofs; `rest`: its other fields."""
     return Claim(technique, dialect, grade, says, proofs, **rest)
+
+
+in_triton, in_gluon, in_tlx, in_cuda = (partial(claim, dialect) for dialect in ("triton", "gluon", "tlx", "cuda"))
 
 
 def by_pair(
@@ -228,7 +232,7 @@ def by_pair(
     """A claim graded direct, by one proof whose subject gets what the claim is about."""
     name = f"{technique} in {DIALECTS[dialect]}"
     proof = Proof(name, says, subject, control, detector, seen, obtained=True)
-    return claim(technique, dialect, "direct", says, proof, word=word)
+    return claim(dialect, technique, "direct", says, proof, word=word)
 
 
 def inherited(claims: Iterable[Claim], own: Collection[str] = ()) -> tuple[Claim, ...]:

@@ -1,6 +1,6 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof, claim
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof, in_cuda, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
@@ -26,13 +26,12 @@ def _scaled(arch: int) -> Proof:
 
 def _in_cuda(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
     proof = Proof(f"{technique} in CUDA", says, probe, Twin(control, "cuda"), detector)
-    return claim(technique, "cuda", "direct", says, proof)
+    return in_cuda(technique, "direct", says, proof)
 
 
 CLAIMS = (
-    claim(
+    in_triton(
         "semaphores",
-        "triton",
         "direct",
         "Atomic operations take an order and a scope, and a loop waits for a flag.",
         Proof(
@@ -44,9 +43,8 @@ CLAIMS = (
         ),
         word=r'sem="release"',
     ),
-    claim(
+    in_gluon(
         "semaphores",
-        "gluon",
         "direct",
         "Atomic operations take an order and a scope, and a loop waits for a flag.",
         Proof(
@@ -65,9 +63,8 @@ CLAIMS = (
         "tma_loads",
         RELEASED,
     ),
-    claim(
+    in_triton(
         "device_print",
-        "triton",
         "direct",
         "A call prints a tensor, element by element.",
         Proof(
@@ -79,9 +76,8 @@ CLAIMS = (
         ),
         word="device_print",
     ),
-    claim(
+    in_gluon(
         "device_print",
-        "gluon",
         "direct",
         "A call prints a tensor, element by element.",
         Proof(
@@ -94,9 +90,8 @@ CLAIMS = (
         word="device_print",
     ),
     _in_cuda("device_print", "The PTX calls vprintf.", CudaProbe("print"), "tma_loads", PRINTED),
-    claim(
+    in_triton(
         "tma_reduce",
-        "triton",
         "direct",
         BY_CALL,
         Proof(
@@ -108,9 +103,8 @@ CLAIMS = (
         ),
         word=r"\.atomic_add\(\[",
     ),
-    claim(
+    in_gluon(
         "tma_reduce",
-        "gluon",
         "hatch",
         "There is no call for it. Inline PTX can issue one from shared memory that it declares: it cannot name the "
         "kernel's buffers.",
@@ -131,9 +125,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1"),
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_gluon(
         "tma_reduce",
-        "gluon",
         "direct",
         BY_CALL,
         Proof(
@@ -147,9 +140,8 @@ CLAIMS = (
         word="async_atomic_add",
     ),
     _in_cuda("tma_reduce", "The TMA store adds (cp.reduce).", CudaProbe("tma_reduce"), "tma_store", ADDED),
-    claim(
+    in_triton(
         "gathered_rows",
-        "triton",
         "direct",
         f"{BY_INDEX} sm_90 has no such instruction.",
         Proof(
@@ -168,9 +160,8 @@ CLAIMS = (
         ),
         word=r"\.gather\(",
     ),
-    claim(
+    in_gluon(
         "gathered_rows",
-        "gluon",
         "direct",
         BY_INDEX,
         Proof(
@@ -189,9 +180,8 @@ CLAIMS = (
         "tma_loads",
         GATHERED,
     ),
-    claim(
+    in_triton(
         "block_scaled_mma",
-        "triton",
         "direct",
         f"{WITH_SCALES}: the compiler scales the operands before a product in bf16.",
         _scaled(120),
@@ -206,9 +196,8 @@ CLAIMS = (
         ),
         word="dot_scaled",
     ),
-    claim(
+    in_gluon(
         "block_scaled_mma",
-        "gluon",
         "direct",
         f"{WITH_SCALES}, and no call.",
         Proof(
@@ -227,9 +216,8 @@ CLAIMS = (
         "wgmma",
         SCALED,
     ),
-    claim(
+    in_triton(
         "warp_specialized_sm100",
-        "triton",
         "hint",
         "The compiler obeys warp_specialize=True on sm_100 too, with descriptors from the host.",
         Proof(
@@ -241,9 +229,8 @@ CLAIMS = (
         ),
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "warp_specialized_sm100",
-        "gluon",
         "direct",
         "gl.warp_specialize takes functions on sm_100 too; one of them issues tcgen05.mma.",
         Proof(
@@ -255,9 +242,8 @@ CLAIMS = (
         ),
         word=r"gl\.warp_specialize",
     ),
-    claim(
+    in_cuda(
         "warp_specialized_sm100",
-        "cuda",
         "direct",
         "The block has 288 threads: eight consumer warps and a producer warp.",
         Proof(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
@@ -76,9 +76,8 @@ POLICY_IN_GLUON = Proof(
 
 def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> Claim:
     """Core Triton's claim on tma_store, in these versions; `seen`: whether a while loop stores as a tl.range does."""
-    return claim(
+    return in_triton(
         "tma_store",
-        "triton",
         "direct",
         f"desc.store compiles to a TMA store from shared memory. {says}",
         Proof(
@@ -117,9 +116,8 @@ def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> 
 
 
 CLAIMS = (
-    claim(
+    in_triton(
         "cp_async_pipeline",
-        "triton",
         "hint",
         "num_stages asks for cp.async and sets the depth. The compiler chooses where the copies go and "
         "which it waits for: it puts them behind the last product, in three orders of the source. If a step says "
@@ -159,9 +157,8 @@ CLAIMS = (
         ),
         word="num_stages",
     ),
-    claim(
+    in_triton(
         "cluster_multicast",
-        "triton",
         "hatch",
         "num_ctas=2 asks for clusters, but no load goes to both blocks. Inline PTX can issue such a load, "
         "but only into shared memory that it declares: it cannot name the compiler's buffers.",
@@ -171,9 +168,8 @@ CLAIMS = (
         versions=("3.6.0",),
         word="inline_asm",
     ),
-    claim(
+    in_triton(
         "cluster_multicast",
-        "triton",
         "hatch",
         "num_ctas=2 asks for clusters, but no load goes to both blocks. A hook on the compiler's stages "
         "can mark a load of the IR as multicast. Inline PTX can issue such a load, but only into shared "
@@ -191,9 +187,8 @@ CLAIMS = (
         versions=("3.7.1", "3.8.0", "3.9.0"),
         word="add_stages_inspection_hook|inline_asm",
     ),
-    claim(
+    in_gluon(
         "cluster_multicast",
-        "gluon",
         "hatch",
         "A TMA load takes no multicast argument. Inline PTX can issue a multicast load into shared memory "
         "that it declares.",
@@ -216,9 +211,8 @@ CLAIMS = (
         versions=("3.6.0",),
         word="inline_asm",
     ),
-    claim(
+    in_gluon(
         "cluster_multicast",
-        "gluon",
         "direct",
         "A TMA load takes multicast=True. But an arrival at a barrier of both blocks stays in its own "
         "block, so neither block learns when the other has read its data.",
@@ -235,9 +229,8 @@ CLAIMS = (
         word="multicast=True",
         fault="dropped",
     ),
-    claim(
+    in_gluon(
         "cluster_multicast",
-        "gluon",
         "direct",
         "A TMA load takes multicast=True, and one barrier counts the arrivals of both blocks that free a buffer.",
         BY_GLUON,
@@ -266,9 +259,8 @@ CLAIMS = (
         versions=("3.8.0", "3.9.0"),
         word="multicast=True",
     ),
-    claim(
+    in_triton(
         "two_cta_mma",
-        "triton",
         "hint",
         "On sm_100, num_ctas=2 makes two blocks compute one product together.",
         Proof(
@@ -281,9 +273,8 @@ CLAIMS = (
         versions=("3.6.0",),
         word="num_ctas",
     ),
-    claim(
+    in_triton(
         "two_cta_mma",
-        "triton",
         "hint",
         "num_ctas=2 no longer makes two blocks compute one product together: each computes its own.",
         Proof(
@@ -298,9 +289,8 @@ CLAIMS = (
         versions=("3.7.1", "3.8.0", "3.9.0"),
         word="num_ctas",
     ),
-    claim(
+    in_triton(
         "clusters",
-        "triton",
         "hint",
         "num_ctas=2 makes the compiler fail on an attention loop, in which one product feeds the next.",
         Proof(
@@ -314,9 +304,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="num_ctas",
     ),
-    claim(
+    in_triton(
         "clusters",
-        "triton",
         "hint",
         "num_ctas=2 compiles an attention loop for a cluster of two blocks.",
         Proof(
@@ -342,9 +331,8 @@ CLAIMS = (
         "So does a while loop.",
         seen=True,
     ),
-    claim(
+    in_triton(
         "staged_epilogue",
-        "triton",
         "automatic",
         "The compiler passes the result of a product through shared memory before tl.store writes it. If "
         "alignment is known, each lane writes 16 bytes at once.",
@@ -370,9 +358,8 @@ CLAIMS = (
             )
         ),
     ),
-    claim(
+    in_triton(
         "l2_policy",
-        "triton",
         "direct",
         "tl.load takes an eviction policy. A load from a descriptor takes none.",
         Proof(
@@ -391,9 +378,8 @@ CLAIMS = (
         ),
         word="eviction_policy",
     ),
-    claim(
+    in_gluon(
         "l2_policy",
-        "gluon",
         "direct",
         "gl.load takes an eviction policy. A TMA load takes none.",
         POLICY_IN_GLUON,
@@ -407,9 +393,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="eviction_policy",
     ),
-    claim(
+    in_gluon(
         "l2_policy",
-        "gluon",
         "direct",
         "gl.load takes an eviction policy, and a TMA load takes a cache policy.",
         POLICY_IN_GLUON,
@@ -423,9 +408,8 @@ CLAIMS = (
         versions=("3.9.0",),
         word="eviction_policy|cache_policy",
     ),
-    claim(
+    in_triton(
         "blocks_per_sm",
-        "triton",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
         "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
@@ -475,9 +459,8 @@ CLAIMS = (
         ),
         word="minnctapersm|maxnreg",
     ),
-    claim(
+    in_gluon(
         "blocks_per_sm",
-        "gluon",
         "direct",
         "The option ptx_options hands ptxas a minimum number of blocks per SM. maxnreg limits the registers per "
         "thread instead. An unknown option is an error at a launch; triton.compile alone ignores it.",
@@ -520,9 +503,8 @@ CLAIMS = (
         ),
         word="minnctapersm|maxnreg",
     ),
-    claim(
+    in_gluon(
         "clusters",
-        "gluon",
         "direct",
         "Layouts say which block of a cluster holds what. Here each block holds half of the rows and all keys.",
         Proof(
@@ -534,9 +516,8 @@ CLAIMS = (
         ),
         word="cga_layout",
     ),
-    claim(
+    in_gluon(
         "two_cta_mma",
-        "gluon",
         "direct",
         "The layout of the accumulator in tensor memory takes two_ctas=True.",
         Proof(
@@ -548,9 +529,8 @@ CLAIMS = (
         ),
         word="two_ctas=True",
     ),
-    claim(
+    in_gluon(
         "cp_async_pipeline",
-        "gluon",
         "direct",
         "Copies, groups and waits are calls, and stay where the source puts them. A wait takes the number of groups "
         "that may stay in flight.",

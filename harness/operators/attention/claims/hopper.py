@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim
+from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 TILE = "128x128-s2-w8"
@@ -106,9 +106,8 @@ def _tiles(form: str) -> Probe:
 
 
 CLAIMS = (
-    claim(
+    in_triton(
         "persistent",
-        "triton",
         "direct",
         "A while loop takes tile after tile from an atomic counter. In a loop over tiles by tl.range(flatten=True) "
         "the compiler loads K and V of the next tile ahead, if all tiles have as many steps. So it does in one loop by "
@@ -148,9 +147,8 @@ CLAIMS = (
         ),
         word=r"tl\.atomic_add",
     ),
-    claim(
+    in_gluon(
         "persistent",
-        "gluon",
         "direct",
         "A while loop takes tile after tile from an atomic counter.",
         Proof(
@@ -162,9 +160,8 @@ CLAIMS = (
         ),
         word=r"gl\.atomic_add",
     ),
-    claim(
+    in_triton(
         "integer_max",
-        "triton",
         "hint",
         BITCAST,
         Proof(
@@ -176,9 +173,8 @@ CLAIMS = (
         ),
         word=r"bitcast=True",
     ),
-    claim(
+    in_gluon(
         "integer_max",
-        "gluon",
         "hint",
         BITCAST,
         Proof(
@@ -197,9 +193,8 @@ CLAIMS = (
         ),
         word=r"bitcast=True",
     ),
-    claim(
+    in_gluon(
         "tma_store",
-        "gluon",
         "direct",
         "A TMA store takes its descriptor and its shared-memory buffer. A wait says when that buffer is free.",
         Proof(
@@ -211,9 +206,8 @@ CLAIMS = (
         ),
         word="store_async",
     ),
-    claim(
+    in_triton(
         "early_rescale",
-        "triton",
         "hint",
         "One order of statements, that of overlapped_softmax, multiplies O while the next Q K^T is in flight. With a "
         "plain if around the rescale the compiler waits first; with tl.map_elementwise it does not. In the order "
@@ -274,9 +268,8 @@ CLAIMS = (
         ),
         word=r"tl\.dot",
     ),
-    claim(
+    in_gluon(
         "early_rescale",
-        "gluon",
         "direct",
         "A product is issued where its call is, and waited for where its wait is.",
         Proof(
@@ -295,9 +288,8 @@ CLAIMS = (
         ),
         word="is_async=True",
     ),
-    claim(
+    in_triton(
         "fused_switch",
-        "triton",
         "hint",
         "If one hand-written loop covers the iterations of all tiles, the next tile's first product is in "
         "flight while O is stored. With nested loops the compiler waits for it first, also with "
@@ -319,9 +311,8 @@ CLAIMS = (
         ),
         word=r"tl\.dot",
     ),
-    claim(
+    in_gluon(
         "fused_switch",
-        "gluon",
         "direct",
         "A product is issued where its call is, in any loop, and waited for where its wait is.",
         Proof(
@@ -340,9 +331,8 @@ CLAIMS = (
         ),
         word="is_async=True",
     ),
-    claim(
+    in_triton(
         "held_overlap",
-        "triton",
         "hint",
         "The source cannot place a wait, nor make one depend on values. But a store that is masked by the row sums, "
         "and never happens, keeps the exponentials before the wait for the next scores.",
@@ -355,9 +345,8 @@ CLAIMS = (
         ),
         word=r"tl\.store\(never_ptr",
     ),
-    claim(
+    in_triton(
         "pinned_maxima",
-        "triton",
         "hint",
         "The source cannot hand a buffer back, so no arrival can depend on the row maxima. But a store that is masked "
         "by them, and never happens, keeps their comparison before the wait for the next scores.",
@@ -374,9 +363,8 @@ CLAIMS = (
         ),
         word=r"tl\.store\(never_ptr",
     ),
-    claim(
+    in_triton(
         "double_buffered_p",
-        "triton",
         "hint",
         "If P V is one step behind and the loop carries the bits of P as integers, the compiler waits for P V only "
         "after it has converted the next P. In every other order of statements tried it waits first.",
@@ -413,9 +401,8 @@ CLAIMS = (
         ),
         word="bitcast=True",
     ),
-    claim(
+    in_triton(
         "flagship",
-        "triton",
         "hint",
         "The source writes tiles, integer maxima and TMA stores, and asks for roles. With roles the "
         "compiler waits for every product before the softmax. But if a consumer has two blocks of rows, "
@@ -468,9 +455,8 @@ CLAIMS = (
         ),
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "pinned_maxima",
-        "gluon",
         "direct",
         "An arrival at an mbarrier takes a condition, which may depend on the row maxima: one scalar for "
         "the whole warpgroup.",
@@ -483,9 +469,8 @@ CLAIMS = (
         ),
         word="pred=",
     ),
-    claim(
+    in_gluon(
         "held_overlap",
-        "gluon",
         "direct",
         "A wait for an mbarrier takes the phase as a value, which may depend on the row sums.",
         Proof(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim
+from harness.expressibility.claims import Detector, Probe, Proof, claim, in_gluon, in_triton
 from harness.operators.attention.claims.cuda import IN_FLIGHT
 from harness.operators.attention.claims.twin import Twin
 
@@ -38,8 +38,8 @@ def _ragged_in_gluon(form: str) -> Probe:
 CLAIMS = (
     *(
         claim(
-            "direct_rescale",
             dialect,
+            "direct_rescale",
             "direct",
             "The source computes the new row maximum before the exponentials.",
             Proof(
@@ -57,8 +57,8 @@ CLAIMS = (
     ),
     *(
         claim(
-            "large_tile",
             dialect,
+            "large_tile",
             "direct",
             "The number of keys per iteration is a compile-time constant.",
             Proof(
@@ -72,9 +72,8 @@ CLAIMS = (
         )
         for dialect, language in (("triton", "core Triton"), ("gluon", "Gluon"))
     ),
-    claim(
+    in_triton(
         "split_warp_pairs",
-        "triton",
         "hint",
         "The source cannot arrange the warps of a tile. If one product feeds the next, the compiler puts "
         "all warps along the rows. A transposition between the two hides this, and the compiler then "
@@ -88,9 +87,8 @@ CLAIMS = (
         ),
         word=r"tl\.trans\(tl\.dot",
     ),
-    claim(
+    in_gluon(
         "split_warp_pairs",
-        "gluon",
         "direct",
         "The layout of a product says how many warps lie along the rows and how many along the columns. "
         "The compiler moves reductions and P between the warps.",
@@ -103,9 +101,8 @@ CLAIMS = (
         ),
         word=r"\[4, 2\]",
     ),
-    claim(
+    in_triton(
         "batched_m_tiles",
-        "triton",
         "hint",
         "The number of rows per warp follows from the rows of the tile and the number of warps.",
         Proof(
@@ -117,9 +114,8 @@ CLAIMS = (
         ),
         word="num_warps",
     ),
-    claim(
+    in_gluon(
         "batched_m_tiles",
-        "gluon",
         "direct",
         "The layout says how many warps lie along the rows, and so how many rows each warp has.",
         Proof(
@@ -131,9 +127,8 @@ CLAIMS = (
         ),
         word=r"\[4, 1\]",
     ),
-    claim(
+    in_triton(
         "fragment_double_buffer",
-        "triton",
         "automatic",
         "The machine code reads fragments ahead of the mma.sync that use them. The source does not ask for it.",
         Proof(
@@ -144,9 +139,8 @@ CLAIMS = (
             READ_AHEAD,
         ),
     ),
-    claim(
+    in_gluon(
         "fragment_double_buffer",
-        "gluon",
         "direct",
         "A slice of a tile is read where its call is. The PTX keeps this order, but ptxas may reorder the "
         "instructions.",
@@ -159,9 +153,8 @@ CLAIMS = (
         ),
         word=r"\.slice\(",
     ),
-    claim(
+    in_triton(
         "general_shapes",
-        "triton",
         "direct",
         "A load takes a mask and a value for rows that do not exist. The compiler keeps both when it "
         "turns the load into cp.async.",
@@ -174,9 +167,8 @@ CLAIMS = (
         ),
         word=r"tl\.load\(k_ptrs, exists, 0\.0\)",
     ),
-    claim(
+    in_gluon(
         "general_shapes",
-        "gluon",
         "direct",
         "A copy takes a mask and fills missing rows with zeros.",
         Proof(
@@ -188,9 +180,8 @@ CLAIMS = (
         ),
         word="mask=",
     ),
-    claim(
+    in_triton(
         "lean_instructions",
-        "triton",
         "direct",
         "The source can fix strides, use a loop without masks and keep a row sum in pieces. The compiler "
         "chooses the instructions.",
@@ -205,9 +196,8 @@ CLAIMS = (
         ),
         word=r"PIECES\)\), 1\)",
     ),
-    claim(
+    in_gluon(
         "lean_instructions",
-        "gluon",
         "direct",
         "A reshape keeps the row sum in as many pieces as a fragment has columns.",
         Proof(
@@ -221,9 +211,8 @@ CLAIMS = (
         ),
         word=r"\.reshape\(\[64, 8, 8\]\), 1\)",
     ),
-    claim(
+    in_gluon(
         "tma_swizzle",
-        "gluon",
         "direct",
         "The layout of a descriptor sets the width of the swizzle: 128, 64 or 32 bytes.",
         *tuple(
@@ -238,9 +227,8 @@ CLAIMS = (
         ),
         word=r"NVMMASharedLayout",
     ),
-    claim(
+    in_gluon(
         "asymmetric_kv_buffers",
-        "gluon",
         "direct",
         "The allocation of a tensor sets its number of buffers.",
         Proof(
@@ -252,9 +240,8 @@ CLAIMS = (
         ),
         word="OF_V",
     ),
-    claim(
+    in_gluon(
         "softmax_lock",
-        "gluon",
         "direct",
         "Gluon has no named barrier. A ring of mbarriers, one for each warpgroup, makes a lock or gives "
         "turns. Values that pass through shared memory keep the softmax between its wait and its arrival.",
@@ -289,9 +276,8 @@ CLAIMS = (
         ),
         word="wait_turn",
     ),
-    claim(
+    in_gluon(
         "double_buffered_p",
-        "gluon",
         "direct",
         "The wait for P V also takes the next P, so the next P is converted before that wait.",
         Proof(
@@ -307,9 +293,8 @@ CLAIMS = (
         ),
         word=r"deps=\[o, p\]",
     ),
-    claim(
+    in_gluon(
         "flagship",
-        "gluon",
         "direct",
         "The source writes roles, registers, barriers, both products in flight, the order of tiles and "
         "the store of O. It has no branch for a single warp, and ptxas decides whether one instruction "

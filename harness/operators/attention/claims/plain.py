@@ -1,6 +1,6 @@
 """What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim, in_gluon, in_triton
 from harness.operators.attention.claims.hopper import WAITS_FOR_AN_IF
 from harness.operators.attention.claims.twin import Twin
 
@@ -113,8 +113,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
     further = TO_CORE_TRITON if dialect == "triton" else {}
     return (
         claim(
-            "scalar",
             dialect,
+            "scalar",
             "direct",
             "The source sums elementwise products over a third dimension, so the compiler uses no tensor cores.",
             Proof(
@@ -130,8 +130,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
             word=rf"{language}\.sum",
         ),
         claim(
-            "exp2_softmax",
             dialect,
+            "exp2_softmax",
             "direct",
             "exp2(x * scale - shift) is one FFMA and one MUFU.EX2. exp needs one more multiplication.",
             Proof(
@@ -147,8 +147,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
         ),
         *(
             claim(
-                technique,
                 dialect,
+                technique,
                 "direct",
                 f"{says}. {who}{further.get(technique, '')}",
                 condition(probe, of),
@@ -161,8 +161,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
         ),
         *(
             claim(
-                technique,
                 dialect,
+                technique,
                 "direct",
                 says,
                 Proof(
@@ -182,9 +182,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
 CLAIMS = (
     *_words("triton"),
     *_words("gluon"),
-    claim(
+    in_triton(
         "vectorized_loads",
-        "triton",
         "hint",
         "The compiler makes loads as wide as the known alignment and contiguity allow. tl.multiple_of and "
         "tl.max_contiguous state both: the first widens a load, the second narrows it.",
@@ -212,9 +211,8 @@ CLAIMS = (
         ),
         word=r"multiple_of|max_contiguous",
     ),
-    claim(
+    in_gluon(
         "vectorized_loads",
-        "gluon",
         "direct",
         "The layout of the loaded tensor says how many adjacent elements each lane holds.",
         Proof(
@@ -226,9 +224,8 @@ CLAIMS = (
         ),
         word=r"BlockedLayout\(\[EACH\]",
     ),
-    claim(
+    in_triton(
         "wmma",
-        "triton",
         "hatch",
         "tl.dot compiles to mma.sync or wgmma, not to wmma. Inline PTX can issue wmma, but PTX does not "
         "define which lane holds which element.",
@@ -255,9 +252,8 @@ CLAIMS = (
         ),
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_gluon(
         "wmma",
-        "gluon",
         "hatch",
         "Gluon has no layout for wmma. Inline PTX can issue wmma, but PTX does not define which lane "
         "holds which element.",
@@ -278,9 +274,8 @@ CLAIMS = (
         ),
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_triton(
         "mma_ldmatrix",
-        "triton",
         "automatic",
         "The compiler reads the operands of mma.sync with ldmatrix. The source does not ask for it.",
         *tuple(
@@ -294,9 +289,8 @@ CLAIMS = (
             for form in ("plain", "rotated", "branched")
         ),
     ),
-    claim(
+    in_gluon(
         "mma_ldmatrix",
-        "gluon",
         "hint",
         "The source sets the layouts of the tile and of the operand. From them the compiler decides "
         "whether ldmatrix reads the tile.",
@@ -317,9 +311,8 @@ CLAIMS = (
         ),
         word="DotOperandLayout",
     ),
-    claim(
+    in_triton(
         "ldmatrix_x4",
-        "triton",
         "automatic",
         "The compiler makes ldmatrix load four matrices at a time. The source does not ask for it.",
         Proof(
@@ -330,9 +323,8 @@ CLAIMS = (
             LDMATRIX_X4,
         ),
     ),
-    claim(
+    in_gluon(
         "ldmatrix_x4",
-        "gluon",
         "automatic",
         "When the compiler uses ldmatrix, it loads four matrices at a time.",
         Proof(
@@ -343,9 +335,8 @@ CLAIMS = (
             LDMATRIX_X4,
         ),
     ),
-    claim(
+    in_triton(
         "register_softmax",
-        "triton",
         "automatic",
         "The compiler keeps P in registers: the result of Q K^T becomes the operand of P V. The source "
         "does not ask for it.",
@@ -362,9 +353,8 @@ CLAIMS = (
             for form in ("plain", "rotated")
         ),
     ),
-    claim(
+    in_triton(
         "tma_loads",
-        "triton",
         "direct",
         "Loading from a tensor descriptor compiles to a TMA load.",
         Proof(
@@ -376,9 +366,8 @@ CLAIMS = (
         ),
         word=r"tl\.make_tensor_descriptor",
     ),
-    claim(
+    in_gluon(
         "tma_loads",
-        "gluon",
         "direct",
         "The source issues each TMA load with its descriptor, its shared-memory buffer and its mbarrier.",
         Proof(
@@ -390,9 +379,8 @@ CLAIMS = (
         ),
         word=r"load_async\(",
     ),
-    claim(
+    in_triton(
         "softmax_lock",
-        "triton",
         "hatch",
         "A lock between two halves of a block needs a barrier for some of its warps. Core Triton has "
         "none; inline PTX does. The half that leaves the lock cannot start P V alone, because the "
@@ -423,9 +411,8 @@ CLAIMS = (
         ),
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_gluon(
         "register_softmax",
-        "gluon",
         "direct",
         "convert_layout gives P the layout of an operand in registers.",
         Proof(
@@ -437,9 +424,8 @@ CLAIMS = (
         ),
         word="DotOperandLayout",
     ),
-    claim(
+    in_gluon(
         "staged_epilogue",
-        "gluon",
         "direct",
         "The source converts O to a layout of rows before the store. The conversion goes through shared memory.",
         Proof(

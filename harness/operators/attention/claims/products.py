@@ -1,6 +1,6 @@
 """Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim
+from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin, under_pv
 
 NATIVE = Proof(
@@ -39,9 +39,8 @@ DEALT_OUT = Detector(
 """Exponentials stand between five wgmma instructions that nothing waits for in between."""
 
 CLAIMS = (
-    claim(
+    in_triton(
         "mma_choice",
-        "triton",
         "hint",
         "No argument of tl.dot names the instruction. Architecture, shape and number of warps decide it: "
         "on sm_90 four warps give wgmma and two give mma.sync. The environment variable DISABLE_MMA_V3=1 "
@@ -57,9 +56,8 @@ CLAIMS = (
         BY_MMA_SYNC,
         word="num_warps",
     ),
-    claim(
+    in_triton(
         "wide_tile",
-        "triton",
         "hint",
         "No tensor can have 176 keys. Three tensors of 128, 32 and 16 keys in one loop compute the same scores, by "
         "instructions that the compiler chooses.",
@@ -93,9 +91,8 @@ CLAIMS = (
         ),
         word="range",
     ),
-    claim(
+    in_gluon(
         "mma_choice",
-        "gluon",
         "direct",
         "The accumulator's layout names the instruction: mma.sync or wgmma, on the same architecture.",
         Proof(
@@ -108,9 +105,8 @@ CLAIMS = (
         GLUON_WGMMA,
         word=r"NVMMADistributedLayout\(\[2, 0\]",
     ),
-    claim(
+    in_gluon(
         "wgmma_width",
-        "gluon",
         "direct",
         "The width of a wgmma is an argument: a power of two up to 256.",
         Proof(
@@ -136,9 +132,8 @@ CLAIMS = (
         ),
         word=r"\[16, WIDTH, 16\]",
     ),
-    claim(
+    in_gluon(
         "wide_tile",
-        "gluon",
         "direct",
         "No tensor can have 176 keys, and no wgmma that width. Three tensors of 128, 32 and 16 keys in "
         "one loop, each with a wgmma of its own width, compute the same scores.",
@@ -165,9 +160,8 @@ CLAIMS = (
         ),
         word=r"\[16, KEYS, 16\]",
     ),
-    claim(
+    in_triton(
         "overlapped_softmax",
-        "triton",
         "hint",
         "One order of statements begins the next Q K^T before the softmax, and ptxas deals its wgmma instructions out "
         "among the exponentials; another keeps the P V of the step before in flight. In two more usual loops the "
@@ -234,26 +228,23 @@ CLAIMS = (
         ),
         word=r"tl\.dot",
     ),
-    claim(
+    in_triton(
         "wgmma",
-        "triton",
         "hint",
         "On sm_90, tl.dot compiles to wgmma if its shape and the number of warps allow; 64 rows and four warps do.",
         NATIVE,
         BY_MMA_SYNC,
         word=r"tl\.dot",
     ),
-    claim(
+    in_gluon(
         "wgmma",
-        "gluon",
         "direct",
         "warpgroup_mma compiles to wgmma.",
         GLUON_WGMMA,
         word="warpgroup_mma",
     ),
-    claim(
+    in_gluon(
         "overlapped_softmax",
-        "gluon",
         "hint",
         "A wait takes the number of products that may stay in flight, and the PTX keeps the order of the source. ptxas "
         "decides: at head_dim 64 every exponential of overlapped_softmax comes behind the second wait, in the flagship "
@@ -272,9 +263,8 @@ CLAIMS = (
         ),
         word=r"warpgroup_mma_wait\(1",
     ),
-    claim(
+    in_triton(
         "wgmma_width",
-        "triton",
         "hint",
         "No argument sets the width: it follows from the tile.",
         Proof(

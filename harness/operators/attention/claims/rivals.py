@@ -27,7 +27,7 @@ def _control_in_cute(form: str) -> Probe:
 
 
 def _direct(asked: str, says: str, word: str, proof: Proof) -> Claim:
-    return claim(asked, "cute", "direct", says, proof, word=word)
+    return claim("cute", asked, "direct", says, proof, word=word)
 
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x\d+", least=2)
@@ -124,8 +124,8 @@ CUTE = (
 
 CUTILE = (
     claim(
-        "swizzle",
         "cutile",
+        "swizzle",
         "automatic",
         "The source has no control over shared memory. The compiler swizzles each operand by 128 bytes, "
         "or by fewer if the rows of a tile are shorter.",
@@ -145,8 +145,8 @@ CUTILE = (
         ),
     ),
     claim(
-        "barriers",
         "cutile",
+        "barriers",
         "hatch",
         "The source cannot name warps, and so cannot ask for a barrier of some of them. cuTile calls "
         "ptxas as a separate program. A script in its place can add such a barrier to the PTX, but the "
@@ -161,8 +161,8 @@ CUTILE = (
         word="edit=",
     ),
     claim(
-        "roles",
         "cutile",
+        "roles",
         "automatic",
         "The compiler splits the warps into roles, even without optimization: some give up their "
         "registers. The source cannot ask for it.",
@@ -182,8 +182,8 @@ CUTILE = (
         ),
     ),
     claim(
-        "registers",
         "cutile",
+        "registers",
         "hint",
         "With num_worker_warps=8 the compiler lets some warps take more registers. It chooses the number.",
         Proof(
@@ -196,8 +196,8 @@ CUTILE = (
         word="num_worker_warps=8",
     ),
     claim(
-        "waits",
         "cutile",
+        "waits",
         "hint",
         "The source cannot place a wait, and every wait in the PTX is for all products. With "
         "num_worker_warps=8 ptxas puts exponentials between a product and its wait; with four warps it "
@@ -225,8 +225,8 @@ CUTILE = (
         word="num_worker_warps=8",
     ),
     claim(
-        "tiles",
         "cutile",
+        "tiles",
         "inexpressible",
         "The sides of a tile are powers of two. 176 columns take three products of 128, 32 and 16.",
         Proof(
@@ -260,8 +260,8 @@ CUTILE = (
         ),
     ),
     claim(
-        "clusters",
         "cutile",
+        "clusters",
         "hint",
         "num_ctas=2 asks for clusters of two blocks. The compiler then issues TMA loads for both.",
         Proof(

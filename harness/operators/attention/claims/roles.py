@@ -1,6 +1,6 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim
+from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
@@ -145,9 +145,8 @@ PRODUCER_CONSUMER = Twin("producer_consumer", "triton", tile="128x128-s2-w8")
 INVALIDATED = r"mbarrier\.inval"
 
 CLAIMS = (
-    claim(
+    in_triton(
         "warp_specialized",
-        "triton",
         "hint",
         f"{SAID_OF_ROLES} The kernel invalidates none of its barriers, whose memory may hold K later.",
         *ROLES_OF_THE_COMPILER,
@@ -163,9 +162,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1"),
         word="warp_specialize=",
     ),
-    claim(
+    in_triton(
         "warp_specialized",
-        "triton",
         "hint",
         f"{SAID_OF_ROLES} The kernel invalidates all of its barriers in the end.",
         *ROLES_OF_THE_COMPILER,
@@ -180,9 +178,8 @@ CLAIMS = (
         versions=("3.8.0", "3.9.0"),
         word="warp_specialize=",
     ),
-    claim(
+    in_triton(
         "lazy_consumers",
-        "triton",
         "hint",
         "Roles and the condition of lazy_rescale exclude each other in the forms tried: the compiler ignores the "
         "request for roles, also with the condition in tl.map_elementwise.",
@@ -198,9 +195,8 @@ CLAIMS = (
         fault="dropped",
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "warp_specialized",
-        "gluon",
         "direct",
         "gl.warp_specialize takes functions, each with its number of warps and registers.",
         Proof(
@@ -219,9 +215,8 @@ CLAIMS = (
         ),
         word=r"gl\.warp_specialize",
     ),
-    claim(
+    in_triton(
         "warp_specialized_sm120",
-        "triton",
         "hint",
         "The compiler obeys warp_specialize=True on sm_120 too, with mma.sync.",
         Proof(
@@ -234,9 +229,8 @@ CLAIMS = (
         versions=("3.6.0", "3.9.0"),
         word="warp_specialize=",
     ),
-    claim(
+    in_triton(
         "warp_specialized_sm120",
-        "triton",
         "hint",
         "warp_specialize=True makes the compiler fail on sm_120.",
         Proof(
@@ -250,9 +244,8 @@ CLAIMS = (
         versions=("3.7.1", "3.8.0"),
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "warp_specialized_sm120",
-        "gluon",
         "direct",
         "gl.warp_specialize takes functions on sm_120 too; they use mma.sync.",
         Proof(
@@ -264,9 +257,8 @@ CLAIMS = (
         ),
         word=r"gl\.warp_specialize",
     ),
-    claim(
+    in_triton(
         "setmaxnreg_consumers",
-        "triton",
         "hint",
         "With warp_specialize=True the compiler adds setmaxnreg and chooses the numbers. The option maxnreg moves "
         "them: below 168, its default here, no role gets 232. It cannot give each role a number of its own. Inline PTX "
@@ -321,9 +313,8 @@ CLAIMS = (
         ),
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "setmaxnreg_consumers",
-        "gluon",
         "direct",
         "gl.warp_specialize takes a number of registers for each worker.",
         Proof(
@@ -342,9 +333,8 @@ CLAIMS = (
         ),
         word=r"\[2[34][02], 24\]",
     ),
-    claim(
+    in_triton(
         "mbarrier_ring",
-        "triton",
         "hint",
         "The compiler adds the mbarriers that say when a buffer is full. It adds those that say when one "
         "is empty only with warp_specialize=True.",
@@ -364,9 +354,8 @@ CLAIMS = (
         ),
         word="warp_specialize=",
     ),
-    claim(
+    in_gluon(
         "mbarrier_ring",
-        "gluon",
         "direct",
         "Calls allocate and initialize mbarriers, wait for them and arrive at them. One thread arrives, "
         "and before that the compiler synchronizes all warps that run the same function, so they cannot "
@@ -395,9 +384,8 @@ CLAIMS = (
         ),
         word=r"mbarrier\.arrive|wg\.arrive",
     ),
-    claim(
+    in_triton(
         "role_branch",
-        "triton",
         "hatch",
         "The source can give some warps elementwise code of their own: an if in tl.map_elementwise over an index "
         "becomes a branch of each thread. A load may be in it, but a store is refused, and the barriers that a tl.dot "
@@ -457,17 +445,15 @@ CLAIMS = (
         ),
         word="inline_asm_elementwise|add_stages_inspection_hook",
     ),
-    claim(
+    in_gluon(
         "role_branch",
-        "gluon",
         "direct",
         "Only the warps of a function of gl.warp_specialize run it.",
         *CODE_OF_SOME_WARPS,
         word=r"gl\.warp_specialize",
     ),
-    claim(
+    in_triton(
         "named_barriers",
-        "triton",
         "hatch",
         "The source cannot ask for a barrier of some warps. Inline PTX can, but the compiler does not know about it.",
         Proof(
@@ -487,9 +473,8 @@ CLAIMS = (
         ),
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_gluon(
         "named_barriers",
-        "gluon",
         "hatch",
         "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
         "barrier with a number, at which warps of two functions meet. Inline PTX does, and is applied to each element "
@@ -505,9 +490,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1", "3.8.0"),
         word="inline_asm",
     ),
-    claim(
+    in_gluon(
         "named_barriers",
-        "gluon",
         "hatch",
         "A barrier in a function of gl.warp_specialize is one of that function's warps alone. No word makes a "
         "barrier with a number, at which warps of two functions meet. Inline PTX does, and gl.inline_asm makes it a "
@@ -523,9 +507,8 @@ CLAIMS = (
         versions=("3.9.0",),
         word="inline_asm",
     ),
-    claim(
+    in_triton(
         "three_warpgroups",
-        "triton",
         "hatch",
         "num_warps is a power of two, and with roles the compiler makes two consumers. num_consumer_groups is no "
         "option: it is an error at a launch, and triton.compile alone ignores it. A hook on the compiler's stages can "
@@ -585,9 +568,8 @@ CLAIMS = (
         ),
         word="add_stages_inspection_hook",
     ),
-    claim(
+    in_gluon(
         "three_warpgroups",
-        "gluon",
         "direct",
         "gl.warp_specialize takes a list of functions with their warps and registers. Here three "
         "warpgroups multiply, and 16 warps are launched.",

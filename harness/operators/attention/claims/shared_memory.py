@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim
+from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
@@ -126,9 +126,8 @@ _override = Proof(
 )
 
 CLAIMS = (
-    claim(
+    in_triton(
         "xor_swizzle",
-        "triton",
         "hint",
         "The width and dtype of a tile that pointers load decide its swizzle: eight phases for rows of 128 bytes, "
         "four for 64, two for 32, and none for 16. No argument sets it, and a tile of 32 bytes or more per row is "
@@ -139,9 +138,8 @@ CLAIMS = (
         _other_uses[0],
         word="COLUMNS",
     ),
-    claim(
+    in_triton(
         "unswizzled_rows",
-        "triton",
         "hint",
         "A tile that only feeds tl.dot on tensor cores is swizzled if its rows have more than 16 bytes. Tiles with "
         "other uses are not. No argument turns the swizzle off: only a hook on the compiler's stages or an edited IR "
@@ -154,9 +152,8 @@ CLAIMS = (
         replace(_override, obtained=False),
         word="COLUMNS",
     ),
-    claim(
+    in_triton(
         "padded_rows",
-        "triton",
         "hatch",
         "The source cannot pad rows. A hook that rewrites the TTGIR can, unless cp.async copies the tile.",
         Proof(
@@ -175,9 +172,8 @@ CLAIMS = (
         ),
         word="add_stages_inspection_hook",
     ),
-    claim(
+    in_triton(
         "tma_swizzle",
-        "triton",
         "hint",
         "The width of a TMA box's rows decides the swizzle: 128, 64 or 32 bytes, and none for rows of 16 "
         "bytes. No argument sets it.",
@@ -201,9 +197,8 @@ CLAIMS = (
         ),
         word=r"_desc\.load\(",
     ),
-    claim(
+    in_triton(
         "asymmetric_kv_buffers",
-        "triton",
         "hint",
         "The compiler pipelines a load with cp.async and num_stages - 1 buffers, or loads it through "
         "registers into one buffer. So K can have two buffers and V one, but then cp.async does not copy "
@@ -273,9 +268,8 @@ CLAIMS = (
         ),
         word="num_stages",
     ),
-    claim(
+    in_triton(
         "shared_memory_reuse",
-        "triton",
         "automatic",
         "The compiler gives two tiles the same bytes if one is no longer read when the other is written. "
         "The source can neither ask for it nor forbid it.",
@@ -294,9 +288,8 @@ CLAIMS = (
             Detector("facts", r"shared 16384"),
         ),
     ),
-    claim(
+    in_gluon(
         "shared_memory_reuse",
-        "gluon",
         "direct",
         "A call reinterprets one tile's bytes as another tile. The programmer must know which of the two they hold.",
         Proof(
@@ -308,9 +301,8 @@ CLAIMS = (
         ),
         word="reinterpret",
     ),
-    claim(
+    in_gluon(
         "xor_swizzle",
-        "gluon",
         "direct",
         "A tile's layout is an argument: a swizzle given by three numbers, or any XOR given by its basis vectors.",
         Proof(
@@ -329,9 +321,8 @@ CLAIMS = (
         ),
         word="SharedLinearLayout",
     ),
-    claim(
+    in_gluon(
         "unswizzled_rows",
-        "gluon",
         "direct",
         "A layout with one phase, which means no swizzle, is an argument. But these versions ignore the "
         "transposed view of an unswizzled TMA box: they read K where the source says K^T. Reinterpreted "
@@ -351,9 +342,8 @@ CLAIMS = (
         versions=("3.6.0", "3.7.1"),
         word=r"SwizzledSharedLayout\(8, 1, 1",
     ),
-    claim(
+    in_gluon(
         "unswizzled_rows",
-        "gluon",
         "direct",
         "A layout with one phase, which means no swizzle, is an argument, and so is an unswizzled TMA box.",
         _one_phase,
@@ -371,9 +361,8 @@ CLAIMS = (
         versions=("3.8.0", "3.9.0"),
         word=r"SwizzledSharedLayout\(8, 1, 1",
     ),
-    claim(
+    in_gluon(
         "padded_rows",
-        "gluon",
         "direct",
         "A padded layout is an argument. But the compiler fails if cp.async copies the tile, and it reads "
         "V 2 bytes at a time.",

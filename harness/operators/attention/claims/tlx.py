@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim, with_plugin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, in_tlx, with_plugin
 from harness.operators.attention.claims.copies import LEFT_IN_FLIGHT, MULTICAST
 from harness.operators.attention.claims.hopper import (
     COUNTER,
@@ -33,7 +33,7 @@ def _waits(form: str) -> Probe:
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
-    return claim(technique, "tlx", grade, says, *proofs, fault=fault, word=word)
+    return in_tlx(technique, grade, says, *proofs, fault=fault, word=word)
 
 
 ROLES = Proof(

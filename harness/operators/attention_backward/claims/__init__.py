@@ -4,7 +4,7 @@ What attention asks as well is claimed there: the bulk copy that adds (tma_reduc
 (semaphores), roles and their registers in a kernel of two products.
 """
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, claim, inherited
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, in_gluon, in_triton, inherited
 from harness.operators.attention_backward.claims.twin import Twin
 
 WAITS = r"ttng\.warp_group_dot(?:_wait)?|math\.exp2"
@@ -155,9 +155,8 @@ IN_A_TASK = Proof(
 SEMAPHORE = "A loop waits for a flag with acquire, atomic operations add, and behind a barrier another releases."
 
 _OF_TRITON = (
-    claim(
+    in_triton(
         "left_operands",
-        "triton",
         "automatic",
         "If scores have a row for each key (S^T = K Q^T), P and dS stay in the registers that dV and dK take their "
         "left operands from. With a row for each query they pass through shared memory.",
@@ -169,9 +168,8 @@ _OF_TRITON = (
             STRAIGHT_FROM_EXP2,
         ),
     ),
-    claim(
+    in_triton(
         "gradients_in_flight",
-        "triton",
         "hint",
         "There is no wait in the language, only an order of statements. Exponentials that are written before dP are "
         "dealt out among its products by ptxas; behind dP, nothing is left in flight. S of the next step stays in "
@@ -201,9 +199,8 @@ _OF_TRITON = (
         ),
         word='FORM == "rotated"',
     ),
-    claim(
+    in_triton(
         "backward_roles",
-        "triton",
         "hint",
         "With four warps and 64 keys a block, warp_specialize=True adds warps that load and a second warpgroup that "
         "multiplies, but the compiler drops dQ and its atomic addition without a word. With 128 keys it aborts, and "
@@ -221,9 +218,8 @@ _OF_TRITON = (
         fault="wrong",
         word="warp_specialize=",
     ),
-    claim(
+    in_triton(
         "reducing_warp",
-        "triton",
         "hatch",
         "Roles are the compiler's, and it makes none that adds: with four warps it aborts, or drops the addition; with "
         "eight it ignores the request. So the warps that multiply store dQ, and one of their threads adds it. A hook "
@@ -235,9 +231,8 @@ _OF_TRITON = (
         HOOKED,
         word="add_stages_inspection_hook",
     ),
-    claim(
+    in_triton(
         "bulk_additions",
-        "triton",
         "direct",
         "A tensor descriptor adds a tile (atomic_add). In a pipelined loop the compiler waits for it only before the "
         "next tile is stored to the same buffer; in any other it waits at once.",
@@ -251,9 +246,8 @@ _OF_TRITON = (
         RUNS_ON,
         word=r"\.atomic_add\(\[",
     ),
-    claim(
+    in_triton(
         "vector_atomics",
-        "triton",
         "automatic",
         "An atomic addition of a tile whose rows are contiguous takes four numbers at a time. Up to 3.8 it also "
         "returns what was there (atom), which nothing asked for; 3.9 has red.",
@@ -265,9 +259,8 @@ _OF_TRITON = (
             FOUR,
         ),
     ),
-    claim(
+    in_triton(
         "ordered_additions",
-        "triton",
         "direct",
         f"{SEMAPHORE} A bulk copy cannot take part: the compiler waits until it has read the tile, not until the sums "
         "are written.",
@@ -283,9 +276,8 @@ _OF_TRITON = (
         versions=EARLY,
         word=r'sem="release"',
     ),
-    claim(
+    in_triton(
         "ordered_additions",
-        "triton",
         "direct",
         f"{SEMAPHORE} A bulk copy can take part outside a pipelined loop, where the compiler waits until the sums are "
         "written; in one it waits until the tile was read.",
@@ -374,17 +366,15 @@ _OF_GLUON = (
         Detector("ptx", r"setmaxnreg\S+\s+24\b"),
         r"gl\.warp_specialize",
     ),
-    claim(
+    in_gluon(
         "reducing_warp",
-        "gluon",
         "direct",
         "A partition has as many warps as the source asks for: here one, which only adds.",
         GLUON_ROLE,
         word=r"gl\.warp_specialize",
     ),
-    claim(
+    in_gluon(
         "bulk_additions",
-        "gluon",
         "hatch",
         "There is no call for it. Inline PTX can issue one from shared memory that it declares: it cannot name the "
         "kernel's buffers.",
@@ -399,9 +389,8 @@ _OF_GLUON = (
         versions=EARLY,
         word="inline_asm_elementwise",
     ),
-    claim(
+    in_gluon(
         "bulk_additions",
-        "gluon",
         "direct",
         "A call adds a tile of shared memory, and its wait is another call.",
         GLUON_BULK,
@@ -417,10 +406,9 @@ _OF_GLUON = (
         FOUR,
         "BlockedLayout",
     ),
-    claim("ordered_additions", "gluon", "direct", SEMAPHORE, GLUON_IN_TURN, versions=EARLY, word=r'sem="release"'),
-    claim(
+    in_gluon("ordered_additions", "direct", SEMAPHORE, GLUON_IN_TURN, versions=EARLY, word=r'sem="release"'),
+    in_gluon(
         "ordered_additions",
-        "gluon",
         "direct",
         f"{SEMAPHORE} Bulk copies can take part: a wait says whether it is until they have written.",
         GLUON_IN_TURN,

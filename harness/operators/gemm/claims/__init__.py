@@ -4,7 +4,7 @@ What attention asks as well is claimed there: clusters and multicast, roles and 
 swizzle that a box's width chooses, TMA stores, flags between programs.
 """
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, claim, inherited
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, in_triton, inherited
 from harness.operators.gemm.claims.twin import Twin
 
 INITIALIZED_AGAIN = Detector("sass", r"SYNCS\.EXCH\S*", in_loop=True)
@@ -31,9 +31,8 @@ def _loop(form: str) -> Probe:
 
 
 _OWN = (
-    claim(
+    in_triton(
         "flattened_tiles",
-        "triton",
         "hint",
         "flatten=True asks for one loop over the steps of all tiles. The compiler then initializes the ring of A and B "
         "once, and the loads of the next tile pass the end of a tile; a TMA store of C is waited for before the next. "
@@ -74,9 +73,8 @@ _OWN = (
         TILES_AROUND_STEPS,
         r"step \+= 1",
     ),
-    claim(
+    in_triton(
         "products_in_flight",
-        "triton",
         "automatic",
         "The products of a step are issued before those of the step before are waited for. With roles, which the "
         "compiler makes, all are waited for in every step.",
@@ -97,9 +95,8 @@ _OWN = (
         ONE_IN_FLIGHT,
         r"warpgroup_mma_wait\(1",
     ),
-    claim(
+    in_triton(
         "store_in_parts",
-        "triton",
         "direct",
         "The source splits the sums into halves and stores one after the other. The halves share one buffer.",
         Proof(
@@ -120,9 +117,8 @@ _OWN = (
         STORES,
         "store_parts",
     ),
-    claim(
+    in_triton(
         "store_cut_at_a_row",
-        "triton",
         "direct",
         "triton.tools.ragged_tma makes a descriptor of C whose coordinates say where a group ends.",
         Proof(
