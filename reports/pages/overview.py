@@ -56,9 +56,10 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "long": LONG,
         "proven": proofs.proven(proofs.cells(compiled)),
         "written": {
-            head: sum((name, language) in known and known[name, language].counts == "direct" for name in graded)
+            head: sum(said.counts == "direct" for (_, of), said in known.items() if of == language)
             for language, head in LANGUAGES.items()
         },
+        "timed": (RELEASES[0], written_in(known, RELEASES[0])),
         "graded": len(graded),
         "versions": VERSIONS,
         "rivals": RIVALS,
@@ -66,6 +67,16 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "changes": changes(known),
         "gpus": two_gpus(rows[operators.FIRST]),
     }
+
+
+def written_in(known: Known, version: str) -> dict[str, int]:
+    """How many techniques an author can write in each language that this version of Triton has."""
+    found = dict.fromkeys((head for language, head in LANGUAGES.items() if version in VERSIONS[language]), 0)
+    for (_, language), said in known.items():
+        mark = said.cell.marks.get(version) if said.cell and language in LANGUAGES else None
+        if mark and mark.state == verdicts.PROVEN and mark.grade == "direct" and not mark.fault:
+            found[LANGUAGES[language]] += 1
+    return found
 
 
 def two_gpus(rows: Rows) -> dict[str, Any] | None:

@@ -144,6 +144,12 @@ def test_rows_about_compilers_are_recorded_apart_from_gpus(tmp_path: Path) -> No
     assert mark(results.read(path), "3.6.0").state == verdicts.PROVEN
 
 
+def test_what_ptxas_decides_in_every_language_is_a_hint_in_every_language() -> None:
+    shared = [claim for claim in CLAIMS if "In every language here ptxas decides" in claim.says]
+    assert {claim.dialect for claim in shared} == set(matrix.DIALECTS)
+    assert {claim.grade for claim in shared} == {"hint"}
+
+
 VERSION = "3.6.0"
 
 

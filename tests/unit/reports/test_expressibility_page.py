@@ -132,3 +132,19 @@ def test_what_the_newest_version_does_no_more_comes_first() -> None:
         ("regained", False),
         ("gained", False),
     ]
+
+
+def test_what_an_author_can_write_is_counted_by_the_version_that_was_timed_too() -> None:
+    always = ("direct", None)
+    cells = [
+        changing("always", always, always, always, always),
+        changing("later", ("hatch", None), always, always, always),
+        changing("mended", ("direct", "wrong"), always, always, always),
+        changing("lost", always, always, always, ("direct", "dropped")),
+    ]
+    given = {(one.technique, "triton"): replace(one, fault=one.cell.marks["3.9.0"].fault) for one in cells}
+    rows = {name: Rows(EMPTY, [EMPTY], given, lambda *_: "") for name in operators.names()}
+    variables = overview.techniques_page(rows, [])
+    assert variables["written"]["core Triton"] == 3
+    assert variables["timed"] == ("3.6.0", {"core Triton": 2, "Gluon": 0})
+    assert "in Triton 3.6.0, of which the speeds are, 2 in core Triton" in rendered("techniques.html", variables)

@@ -104,7 +104,8 @@ CLAIMS = (
     ),
     _rung(
         "exp2_softmax",
-        "The machine code has fewer multiplications: one FFMA replaces a multiplication and a subtraction.",
+        "The machine code has fewer multiplications: exp needs one more. With nvcc's option -fmad, which is on by "
+        "default, a multiplication and a subtraction become one FFMA.",
         "ldmatrix_x4",
         _sass(r"\bFMUL\b", 150),
         seen=False,
@@ -273,12 +274,15 @@ CLAIMS = (
         "lazy_rescale_wgmma",
         Detector("ptx", "commit_group vote", order=r"commit_group(?=\.sync)|wait_group(?=\.sync)|vote(?=\.sync)"),
     ),
-    _rung(
-        "integer_max",
-        "__vimax3_s32 is two max in PTX, and ptxas joins them: one instruction takes the maximum of three integers "
-        "(VIMNMX3).",
-        "persistent",
-        _sass(r"VIMNMX3\S*"),
+    replace(
+        _rung(
+            "integer_max",
+            "__vimax3_s32 is two max in PTX. In every language here ptxas decides whether one instruction takes the "
+            "maximum of three integers (VIMNMX3).",
+            "persistent",
+            _sass(r"VIMNMX3\S*"),
+        ),
+        grade="hint",
     ),
     _rung(
         "fused_switch",

@@ -133,7 +133,8 @@ def _words(dialect: str) -> tuple[Claim, ...]:
             dialect,
             "exp2_softmax",
             "direct",
-            "exp2(x * scale - shift) is one FFMA and one MUFU.EX2. exp needs one more multiplication.",
+            "exp2 is MUFU.EX2; exp needs one more multiplication. With the option enable_fp_fusion, which every launch "
+            f"here sets, x * scale - shift before it is one FFMA. Without it, {language}.fma is one.",
             Proof(
                 f"exp2{of}",
                 "The machine code with exp2 has no separate multiplication (FMUL); with exp it has.",
