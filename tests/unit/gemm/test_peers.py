@@ -11,7 +11,7 @@ from harness import build
 from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.gemm import libraries, peers
-from harness.operators.gemm.problem import Problem
+from harness.operators.gemm.problem import CONTIGUOUS, Problem
 
 PROBLEM = Problem(64, 64, 128)
 GROUPS = Problem(64, 64, 128, groups=9)
@@ -70,6 +70,27 @@ def test_a_library_that_compiles_itself_says_how_long_its_first_launch_took(monk
     assert gates.gate(quack.launch, PROBLEM, distributions=("normal",), device="cpu", peer=True).passed
 
 
+@pytest.mark.parametrize("contiguous", CONTIGUOUS)
+def test_cublas_gets_matrices_in_the_order_of_the_problem(contiguous: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = replace(PROBLEM, contiguous=contiguous)
+    monkeypatch.setattr(peers, "_fastest", lambda product, algorithms: algorithms[-1])
+    got = list[tuple[bool, bool]]()
+
+    class Ordered(Matmul):
+        def execute(self, algorithm: str) -> Any:
+            got.append((self.a.stride(1) == 1, self.b.stride(0) == 1))
+            return super().execute(algorithm)
+
+    for library in (
+        build.PeerVariant(build.Case("peers", None, "cublas", problem, None)),
+        variant(monkeypatch, "cublaslt", problem, Matmul=Ordered),
+    ):
+        assert gates.gate(
+            library.launch, problem, distributions=("normal",), device="cpu", peer=True, padded=True
+        ).passed
+    assert set(got) == {(contiguous[0] == "k", contiguous[1] == "k")}
+
+
 @pytest.mark.parametrize("backend", libraries.GROUPED_RIVALS)
 def test_a_library_multiplies_groups(backend: str) -> None:
     library = build.PeerVariant(build.Case("peers", None, backend, GROUPS, None))
@@ -85,6 +106,8 @@ def test_a_library_multiplies_groups(backend: str) -> None:
         ("inductor", GROUPS, "one product"),
         ("quack", GROUPS, "one product"),
         ("deep_gemm", GROUPS, "multiples of 128 rows"),
+        ("deep_gemm", replace(PROBLEM, contiguous="mk"), "with k contiguous"),
+        ("quack", replace(PROBLEM, contiguous="kn"), "with k contiguous"),
         ("cublas", replace(GROUPS, out="fp32"), "the dtype of their inputs"),
         ("torch_grouped", PROBLEM, "timed on groups"),
         ("torch_grouped", replace(GROUPS, dtype="fp16"), "no kernel for other dtypes"),
