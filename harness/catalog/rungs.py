@@ -4,16 +4,28 @@
 """
 
 import ast
+import ctypes
+import keyword
 import re
 import sys
 from pathlib import Path
 
+from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 
 COPIED = ("mma", "limits", "general", "repeats", "constant_strides")
 """Arguments of a parent's entry that hold for its copy; reference tiles and grids are inherited."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,}")
+UNDESCRIBED = "not described yet"
+UNCHANGED = "changes nothing yet"
+CPP = """alignas alignof and_eq asm auto bitand bitor bool case catch char class compl concept const consteval constexpr
+constinit const_cast co_await co_return co_yield decltype default delete do double dynamic_cast enum explicit export
+extern false float for friend goto inline int long mutable namespace new noexcept not_eq nullptr operator or_eq private
+protected public register reinterpret_cast requires short signed sizeof static static_assert static_cast struct switch
+template this thread_local throw true typedef typeid typename union unsigned using virtual void volatile wchar_t xor
+xor_eq"""
+"""Keywords, apart from Python's."""
 _KERNEL = re.compile(r"^KERNEL\([^)]*\)\s+(\w+)\(", re.MULTILINE)
 _INCLUDES_A_KERNEL = re.compile(r"^#include <([\w/]+\.cu)>$", re.MULTILINE)
 _BUILDS_ON = re.compile(r"\bBuilds on (?:\w+/)?(\w+)")
@@ -24,9 +36,14 @@ def write(name: str, parent: Technique, idea: str, root: Path | None = None) -> 
     changes nothing yet, and returns the three files. Raises ValueError when a name or an idea cannot be used."""
     root = root or sources.ROOT
     if not NAME.fullmatch(name):
-        raise ValueError(f"NAME: got {name!r}, expected a C++ identifier in lower case such as my_swizzle")
+        raise ValueError(
+            f"NAME: got {name!r}, expected a C++ identifier in lower case of three characters or more, such as "
+            "my_swizzle"
+        )
     if any(kernel.name == name for kernel in techniques.kernels()):
         raise ValueError(f"NAME: got {name!r}, which the registry has already (`twinkernels list`)")
+    if said := _means_already(name, parent):
+        raise ValueError(f"NAME: got {name!r}, {said}; choose another name")
     if not idea.strip() or any(sign in idea for sign in '\n"\\'):
         raise ValueError(f"--idea: got {idea!r}, expected one line without quotation marks")
     ladder = ladder_file(parent, root)
@@ -53,8 +70,10 @@ def disagreements(root: Path | None = None) -> list[str]:
     for technique in techniques.rungs():
         for language, check in (("cuda", _fault_of_cuda), ("triton", _fault_of_triton)):
             file = sources.kernel_file(language, technique.path, root)
-            fault = check(file.read_text(), technique) if file.is_file() else "is missing; the entry names it"
-            if fault:
+            text = file.read_text() if file.is_file() else ""
+            fault = check(text, technique) if text else "is missing; the entry names it"
+            begun = (f"its head says {one!r}" for one in (UNCHANGED, UNDESCRIBED) if one in text)
+            if fault := fault or next(begun, None):
                 found.append(f"{file.relative_to(root)}: {fault}")
     known = {technique.path for technique in techniques.rungs()}
     for folder in sorted({Path(path).parent for path in known}):
@@ -63,6 +82,20 @@ def disagreements(root: Path | None = None) -> list[str]:
                 if (folder / file.stem).as_posix() not in known:
                     found.append(f"{file.relative_to(root)}: has no entry in the ladder {folder.name}")
     return found
+
+
+def _means_already(name: str, parent: Technique) -> str | None:
+    """What else the name stands for where a copy of `parent` is compiled, imported or called; None for nothing."""
+    if keyword.iskeyword(name) or name in CPP.split():
+        return "a keyword of C++ or Python"
+    if name in (*operators.names(), *operators.peers(), *techniques.SERIES):
+        return "an operator, a library or a backend"
+    if hasattr(ctypes.CDLL(None), name):
+        return "a function of the C library"
+    for file in (*sources.files("cuda", parent.path), sources.kernel_file("triton", parent.path)):
+        if re.search(rf"\b{name}\b", sources.code(file)):
+            return f"a name in {file.name}"
+    return None
 
 
 def _fault_of_cuda(text: str, technique: Technique) -> str | None:
@@ -100,31 +133,30 @@ def _cuda(name: str, parent: Technique, idea: str, root: Path) -> str:
     if include := _INCLUDES_A_KERNEL.search(text):  # of another tile: the kernel is there
         file = root / "cuda_kernels" / include[1]
         text = file.read_text()
-    head, _, code = text.partition("\n#include")
-    _, _, data = head.partition("\n//\n")  # how data moves
+    _, _, code = text.partition("\n#include")
     symbol = re.escape(file.stem)
     code = re.sub(rf"(^KERNEL\([^)]*\)\s+){symbol}(?=\()", rf"\g<1>{name}", code, flags=re.MULTILINE)
     used = r"\b(?:launch_kernel\w*|consider)<|^constexpr void \(\*kernel\)\(\w+\) = "
     code = re.sub(rf"({used}){symbol}\b", rf"\g<1>{name}", code, flags=re.MULTILINE)
-    lines = [f"// {_sentence(idea)}", f"// Builds on {parent.name}; changes nothing yet."]
-    return "\n".join([*lines, *(["//", data] if data else []), f"#include{code}"])
+    return f"// {_sentence(idea)}\n// {_builds_on(parent)}\n#include{code}"
 
 
 def _triton(name: str, parent: Technique, idea: str, root: Path) -> str:
     file = sources.kernel_file("triton", parent.path, root)
     text = file.read_text()
     tree = ast.parse(text)
-    docstring = ast.get_docstring(tree) or ""
     same = next((node for node in tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "twin"), None)
     if same:
         origin = str(same.module).rpartition(".")[2]
-        said = f"Builds on {parent.name}; changes nothing yet.\n\nSo this is the same program as {origin}."
+        said = f"{_builds_on(parent)}\n\nSo this is the same program as {origin}."
         return f'"""{_sentence(idea)}\n\n{said}\n"""\n\nfrom {same.module} import twin  # noqa: F401\n'
-    _, _, data = docstring.partition("\n\n")[2].partition("\n\n")
-    said = "\n\n".join(filter(None, (_sentence(idea), f"Builds on {parent.name}; changes nothing yet.", data)))
     body = "".join(text.splitlines(keepends=True)[tree.body[0].end_lineno :])
     body = re.sub(rf"(^def |^twin = .*\(){re.escape(file.stem)}\b", rf"\g<1>{name}", body, flags=re.MULTILINE)
-    return f'"""{said}\n"""\n{body}'
+    return f'"""{_sentence(idea)}\n\n{_builds_on(parent)}\n"""\n{body}'
+
+
+def _builds_on(parent: Technique) -> str:
+    return f"Builds on {parent.name}; {UNCHANGED}. Data moves as in {parent.name}."
 
 
 def _sentence(idea: str) -> str:

@@ -44,12 +44,15 @@ def new(
     origin = technique_called(parent)
     require_known("--from", [techniques.shown(origin)], RUNGS)
     with bad_usage():
-        files = rungs.write(name, origin, f"one change to {origin.name}, not described yet" if idea is None else idea)
-    for path in files:
-        console.print(f"wrote {path.relative_to(sources.ROOT)}", soft_wrap=True)
+        what = f"one change to {origin.name}, {rungs.UNDESCRIBED}" if idea is None else idea
+        *written, ladder = (path.relative_to(sources.ROOT) for path in rungs.write(name, origin, what))
+    for path in written:
+        console.print(f"wrote {path}", soft_wrap=True)
     console.print(
-        f"Now make the change in both files and say in one line what it is. Then: twinkernels diff {name}, "
-        f"twinkernels check {name}, twinkernels report {name}, make format test-fast",
+        f"added an entry to {ladder}; to undo all of it, delete both files and the entry\n"
+        f"Now make the change in both files and say in their heads what it is: lint refuses one that says "
+        f"{rungs.UNCHANGED!r}. Then: twinkernels diff {name}, twinkernels check {name}, twinkernels report {name}, "
+        "make format test-fast",
         soft_wrap=True,
     )
 

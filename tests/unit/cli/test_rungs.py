@@ -84,7 +84,12 @@ for copy in techniques.rungs():
 @pytest.mark.slow
 def test_new_writes_files_that_agree(root: Path) -> None:
     """Of every rung, under a name of equal length, so that formatters break the same lines."""
-    run(root, "harness", "new", "my_pipeline", "--from", "gemm/cp_async_pipeline")
+    new = run(root, "harness", "new", "my_pipeline", "--from", "gemm/cp_async_pipeline")
+    assert "added an entry to harness/operators/gemm/ladders/ampere.py; to undo all of it, delete" in new
+    linted = subprocess.run([sys.executable, "-m", "harness.catalog.rungs"], cwd=root, capture_output=True, text=True)
+    assert linted.stderr.count(f"its head says {rungs.UNCHANGED!r}") == 2
+    for file in (root / name for name in re.findall("^wrote (.*)$", new, re.MULTILINE)):
+        file.write_text(re.sub(f"{rungs.UNCHANGED}|{rungs.UNDESCRIBED}", "changes a step", file.read_text()))
     copies = {
         f"c{number}_{parent.name}"[: len(parent.name)]: parent for number, parent in enumerate(techniques.rungs())
     }
@@ -93,7 +98,8 @@ def test_new_writes_files_that_agree(root: Path) -> None:
         for file in (cuda, triton):
             head = file.read_text()[:400]
             assert "What changes here." in head
-            assert f"Builds on {parent.name}; changes nothing yet." in head
+            assert f"Builds on {parent.name}; {rungs.UNCHANGED}. Data moves as in {parent.name}." in head
+            file.write_text(file.read_text().replace(rungs.UNCHANGED, "changes one step"))
         code = COMMENT.sub("", cuda.read_text())
         assert not re.search(rf"[<=] ?{parent.name}\b[>,;]", code), "the parent's kernel is not in this file"
     run(root, "harness.catalog.rungs")
@@ -110,6 +116,7 @@ def test_new_writes_files_that_agree(root: Path) -> None:
         (f"{CUDA}.cu", ") xor_swizzle(", ") xor_swizle(", "its kernel is xor_swizle, expected the file's name"),
         (f"{CUDA}.cu", "Builds on direct_rescale", "Builds on scalar", "says it builds on scalar, expected: Builds on"),
         (f"{CUDA}.cu", "Builds on direct_rescale", "Like it", "does not say what it builds on"),
+        (f"{CUDA}.cu", "; changes", "; changes nothing yet: ", "its head says 'changes nothing yet'"),
         (f"{TRITON}.py", "import twin", "import other", "has no function xor_swizzle"),
     ],
 )
@@ -134,7 +141,14 @@ def test_lint_names_a_file_that_disagrees_with_its_entry(
 @pytest.mark.parametrize(
     ("name", "idea", "said"),
     [
-        ("My_swizzle", "x", "expected a C++ identifier in lower case"),
+        ("My_swizzle", "x", "expected a C++ identifier in lower case of three characters or more"),
+        ("ab", "x", "of three characters or more"),
+        *((name, "x", "a keyword of C++ or Python") for name in ("class", "lambda", "union", "static_assert")),
+        *((name, "x", "a name in xor_swizzle.cu") for name in ("launch", "args", "row_max")),
+        ("ldmatrix_x4_trans", "x", "a name in ldmatrix.cuh"),
+        ("twin", "x", "a name in xor_swizzle.py"),
+        ("link", "x", "a function of the C library"),
+        *((name, "x", "an operator, a library or a backend") for name in ("gemm", "fa3", "cuda")),
         ("wgmma", "x", "which the registry has already"),
         ("my_quoted", 'a "quoted" word', "expected one line without quotation marks"),
         ("stray", "x", "exists; choose another name"),
