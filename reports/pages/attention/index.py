@@ -33,6 +33,8 @@ LEGEND = {
 
 PIECES = {("wide_tile", "gluon"): "in pieces", ("wide_tile", "triton"): "for keys only"}
 """(technique, language) -> which part of it there is, where the language cannot say all of it."""
+TAKEN = {"overlapped_softmax": "held_overlap"}
+"""Technique that compilers decide -> the one by which an author does, where a language has it."""
 ABOUT_EQUAL = 0.9
 """Of the most, from which on the next reason to wait is told with it."""
 
@@ -83,6 +85,12 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "legend": {grade: text for grade, text in LEGEND.items() if grade in drawn},
         "controlled": {language: controlled(deciding, language) for language in ("gluon", "triton")},
         "pieces": PIECES,
+        "taken": {
+            (name, language): by
+            for name, by in TAKEN.items()
+            for language in LANGUAGES
+            if (by, language) in rows.known and rows.known[by, language].counts == "direct"
+        },
         "over_cuda": over_cuda,
         "over_grid": over_grid,
         "worst": {name: facts.worst(data, some, "library", answer.SHOWN) for name, some in grids.items()},

@@ -23,7 +23,7 @@ from reports.draw import figures
 from reports.facts import answer as facts
 from reports.facts import history, matrix, steps
 from reports.facts.counters import WAITED_FOR
-from reports.facts.expressibility import Said
+from reports.facts.expressibility import Known, Said
 from reports.facts.gains import gains, mean
 from reports.pages import answers, overview
 from reports.pages.attention import answer, calls, index
@@ -124,9 +124,24 @@ def test_what_an_earlier_version_beats_is_not_the_best_of_a_language(data: Datas
     assert facts.finding(found) == "Not every language has a speed of this version"
 
 
-def page_of_first(data: Dataset) -> str:
-    rows = Rows(data, [data], {}, lambda *_: "")
+HELD = {"triton": "hint", "gluon": "direct", "cuda": "direct"}
+
+
+def page_of_first(data: Dataset, known: Known | None = None) -> str:
+    rows = Rows(data, [data], known or {}, lambda *_: "")
     return rendered("attention/index.html", index.page(rows, data, index.gpus(rows)), data)
+
+
+def test_the_order_of_ptxas_is_the_same_limit_wherever_a_wait_may_depend_on_values(data: Dataset) -> None:
+    said = {("held_overlap", name): Said("held_overlap", grade) for name, grade in HELD.items()}
+    said |= {("overlapped_softmax", name): Said("overlapped_softmax", "hint") for name in HELD}
+    page = page_of_first(data, said)
+    limits = page.partition("You cannot control")[2].partition("</tr>")[0]
+    words = 'ptxas’s order, except by <a href="proof/held_overlap.html">a data-dependent wait</a>'
+    assert [words in cell for cell in limits.split("</td>")[:4]] == [False, True, True, False]
+    (line,) = re.findall(r"<tr>(?:(?!</tr>).)*Softmax overlaps wgmma.*?</tr>", page, re.DOTALL)
+    links = [f'or you, by <a href="proof/held_overlap.html#{name}">' in line for name in HELD]
+    assert links == [False, True, True]
 
 
 def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
