@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import cli, operators
+from harness import operators
 from harness.catalog import own, sources, text, tiles
 from harness.catalog.entries import Tile
 from reports import build
@@ -61,18 +61,6 @@ def test_a_broken_tile_table_is_named_with_its_line_or_entry(tmp_path: Path, con
     path.write_bytes(content)
     with pytest.raises(sources.Unreadable, match=said):
         tiles.read(path)
-
-
-def test_a_command_ends_with_the_words_of_a_broken_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def app(arguments: object) -> None:
-        raise sources.Unreadable("h200.toml: line 2")
-
-    monkeypatch.setattr(cli, "app", app)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["list"])
-    assert (end.value.code, capsys.readouterr().err) == (2, "h200.toml: line 2\n")
 
 
 def test_control_characters_are_shown_as_escapes_in_a_terminal_and_on_a_page() -> None:

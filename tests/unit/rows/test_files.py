@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness import cli
+from harness.catalog import sources
 from harness.rows import files, record, results
 from tests.conftest import CHECKOUT
 from tests.support.row_file import ENVIRONMENT, TIMING, write
@@ -98,18 +99,25 @@ def test_a_run_on_a_full_disk_ends_in_a_whole_row(tmp_path: Path, monkeypatch: p
     assert path.read_text().endswith("\n")
 
 
-@pytest.mark.parametrize(("number", "said"), [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left")])
-def test_a_checkout_that_takes_no_file_gets_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, said: str
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EROFS, os.strerror(errno.EROFS), "x.jsonl"), "x.jsonl: Read-only file system"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x.jsonl"), "x.jsonl: No space left"),
+        (sources.Unreadable("h200.toml: line 2"), "h200.toml: line 2\n"),
+    ],
+)
+def test_a_file_that_cannot_be_written_or_read_gets_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
 ) -> None:
     def app(arguments: Any) -> None:
-        raise OSError(number, os.strerror(number), "reports/runs/x.jsonl")
+        raise error
 
     monkeypatch.setattr(cli, "app", app)
     with pytest.raises(SystemExit) as end:
         cli.main(["run", "attention/ladder"])
     assert end.value.code == 2
-    assert capsys.readouterr().err.startswith(f"reports/runs/x.jsonl: {said}")
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_another_error_of_the_system_is_no_matter_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
