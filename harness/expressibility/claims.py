@@ -86,6 +86,11 @@ class Probe:
         return f"{self.name}:{self.form}" + (f"@{self.version}" if self.version else "")
 
 
+def forms(probe: str, subject: str, control: str) -> tuple[Probe, Probe]:
+    """The two programs of a proof, where they are forms of one probe."""
+    return Probe(probe, subject), Probe(probe, control)
+
+
 @dataclass(frozen=True)
 class Twin:
     """A kernel of the ladders at `tile` (a slug such as 64x64-s2-w4), or at its reference tile. Each operator has a

@@ -1,6 +1,6 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Probe, Proof, in_cuda, in_gluon, in_triton
+from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof, forms, in_cuda, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
@@ -18,8 +18,7 @@ def _scaled(arch: int) -> Proof:
     return Proof(
         f"scaled sm_{arch}",
         f"On sm_{arch} the instruction takes the scales (block_scale).",
-        Probe("scaled", f"{arch} scaled"),
-        Probe("scaled", "120 plain"),
+        *forms("scaled", f"{arch} scaled", "120 plain"),
         SCALED,
     )
 
@@ -37,8 +36,7 @@ CLAIMS = (
         Proof(
             "semaphore",
             "One operation releases and another acquires.",
-            Probe("words", "semaphore"),
-            Probe("words", "plain"),
+            *forms("words", "semaphore", "plain"),
             RELEASED,
         ),
         word=r'sem="release"',
@@ -50,8 +48,7 @@ CLAIMS = (
         Proof(
             "semaphore in Gluon",
             "One operation releases and another acquires.",
-            Probe("atomics_gluon", "semaphore"),
-            Probe("atomics_gluon", "plain"),
+            *forms("atomics_gluon", "semaphore", "plain"),
             RELEASED,
         ),
         word=r'sem="release"',
@@ -70,8 +67,7 @@ CLAIMS = (
         Proof(
             "print",
             "The PTX calls vprintf.",
-            Probe("words", "print"),
-            Probe("words", "plain"),
+            *forms("words", "print", "plain"),
             PRINTED,
         ),
         word="device_print",
@@ -83,8 +79,7 @@ CLAIMS = (
         Proof(
             "print in Gluon",
             "The PTX calls vprintf.",
-            Probe("atomics_gluon", "print"),
-            Probe("atomics_gluon", "plain"),
+            *forms("atomics_gluon", "print", "plain"),
             PRINTED,
         ),
         word="device_print",
@@ -97,8 +92,7 @@ CLAIMS = (
         Proof(
             "epilogue tma_reduce",
             "The TMA store adds (cp.reduce).",
-            Probe("epilogue", "tma_reduce"),
-            Probe("epilogue", "descriptor"),
+            *forms("epilogue", "tma_reduce", "descriptor"),
             ADDED,
         ),
         word=r"\.atomic_add\(\[",
@@ -111,15 +105,13 @@ CLAIMS = (
         Proof(
             "reduce_gluon asm",
             "The PTX has a bulk copy that adds (cp.reduce).",
-            Probe("reduce_gluon", "asm"),
-            Probe("reduce_gluon", "store"),
+            *forms("reduce_gluon", "asm", "store"),
             ADDED,
         ),
         Proof(
             "reduce_gluon refused",
             "The module has no async_atomic_add.",
-            Probe("reduce_gluon", "reduce"),
-            Probe("reduce_gluon", "store"),
+            *forms("reduce_gluon", "reduce", "store"),
             Detector("words", r"has no attribute 'async_atomic_add'"),
         ),
         versions=("3.6.0", "3.7.1"),
@@ -132,8 +124,7 @@ CLAIMS = (
         Proof(
             "reduce_gluon",
             "The TMA store adds (cp.reduce).",
-            Probe("reduce_gluon", "reduce"),
-            Probe("reduce_gluon", "store"),
+            *forms("reduce_gluon", "reduce", "store"),
             ADDED,
         ),
         versions=("3.8.0", "3.9.0"),
@@ -147,15 +138,13 @@ CLAIMS = (
         Proof(
             "gather",
             "One TMA load takes four rows (gather4).",
-            Probe("gather", "100 gather"),
-            Probe("gather", "100 load"),
+            *forms("gather", "100 gather", "100 load"),
             GATHERED,
         ),
         Proof(
             "gather sm_90",
             "For sm_90, ptxas refuses the instruction.",
-            Probe("gather", "90 gather"),
-            Probe("gather", "100 gather"),
+            *forms("gather", "90 gather", "100 gather"),
             Detector("words", r"gather4 .* requires \.target sm_100"),
         ),
         word=r"\.gather\(",
@@ -167,8 +156,7 @@ CLAIMS = (
         Proof(
             "gather in Gluon",
             "One TMA load takes four rows (gather4).",
-            Probe("gather_gluon", "gather"),
-            Probe("gather_gluon", "load"),
+            *forms("gather_gluon", "gather", "load"),
             GATHERED,
         ),
         word="async_gather",
@@ -189,8 +177,7 @@ CLAIMS = (
         Proof(
             "scaled sm_90",
             "On sm_90 the product is a wgmma of bf16.",
-            Probe("scaled", "90 scaled"),
-            Probe("scaled", "100 scaled"),
+            *forms("scaled", "90 scaled", "100 scaled"),
             Detector("ptx", r"wgmma\S*\.bf16\.bf16"),
             obtained=False,
         ),
@@ -203,8 +190,7 @@ CLAIMS = (
         Proof(
             "scaled in Gluon",
             "On sm_100 the instruction takes the scales (block_scale).",
-            Probe("scaled_gluon", "scaled"),
-            Probe("scaled_gluon", "plain"),
+            *forms("scaled_gluon", "scaled", "plain"),
             SCALED,
         ),
         word="tcgen05_mma_scaled",
@@ -223,8 +209,7 @@ CLAIMS = (
         Proof(
             "warp_specialize sm_100",
             "num_warps=4 launches 12 warps.",
-            Probe("warp_specialize", "100 host"),
-            Probe("warp_specialize", "100 host off"),
+            *forms("warp_specialize", "100 host", "100 host off"),
             TWELVE,
         ),
         word="warp_specialize=",
@@ -236,8 +221,7 @@ CLAIMS = (
         Proof(
             "roles_sm100_gluon",
             "Four warps wait, one loads, one multiplies and two are idle: eight warps are launched.",
-            Probe("roles_sm100_gluon", "roles"),
-            Probe("roles_sm100_gluon", "no roles"),
+            *forms("roles_sm100_gluon", "roles", "no roles"),
             Detector("facts", r"warps 8"),
         ),
         word=r"gl\.warp_specialize",

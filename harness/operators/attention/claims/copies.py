@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, in_gluon, in_triton
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 LOOP = (r"scf\.for", r"^    [}]")
@@ -25,8 +25,7 @@ ARRIVAL_ELSEWHERE = Detector("ptx", r"mbarrier\.arrive\.shared::cluster\S*")
 BY_GLUON = Proof(
     "multicast_gluon",
     "One TMA load writes into both blocks of the cluster.",
-    Probe("multicast_gluon", "multicast"),
-    Probe("multicast_gluon", "each"),
+    *forms("multicast_gluon", "multicast", "each"),
     MULTICAST,
 )
 BY_EACH = (
@@ -44,8 +43,7 @@ BY_EACH = (
     Proof(
         "smem_asm",
         "ptxas rejects inline PTX that names the compiler's shared memory.",
-        Probe("smem_asm", "symbol"),
-        Probe("smem_asm", "plain"),
+        *forms("smem_asm", "symbol", "plain"),
         Detector("words", r"PTXAS error"),
     ),
 )
@@ -53,23 +51,20 @@ BY_EACH = (
 OF_TWO_BLOCKS = Proof(
     "clusters of two blocks",
     "num_ctas=2 asks for clusters of two blocks (.reqnctapercluster 2).",
-    Probe("clusters", "90 two"),
-    Probe("clusters", "90 one"),
+    *forms("clusters", "90 two", "90 one"),
     Detector("ptx", r"\.reqnctapercluster 2"),
     obtained=False,
 )
 BY_ASM = Proof(
     "multicast_asm",
     "Inline PTX declares a tile in shared memory and loads it into both blocks.",
-    Probe("multicast_asm", "core"),
-    Probe("multicast_asm", "plain"),
+    *forms("multicast_asm", "core", "plain"),
     MULTICAST,
 )
 POLICY_IN_GLUON = Proof(
     "l2_gluon pointer",
     "evict_last becomes an L2 policy of the load (createpolicy).",
-    Probe("l2_gluon", "pointer"),
-    Probe("l2_gluon", "plain"),
+    *forms("l2_gluon", "pointer", "plain"),
     Detector("ptx", r"createpolicy\S*"),
 )
 
@@ -83,30 +78,26 @@ def _stores(versions: tuple[str, ...], says: str, shows: str, *, seen: bool) -> 
         Proof(
             "epilogue descriptor",
             "The machine code has a TMA store (UTMASTG).",
-            Probe("epilogue", "descriptor"),
-            Probe("epilogue", "pointers"),
+            *forms("epilogue", "descriptor", "pointers"),
             Detector("sass", r"UTMASTG\S*"),
         ),
         Proof(
             "stored_later",
             "A loop over tiles by tl.range with two stages waits for a store before the next one, and with one "
             "stage right after it.",
-            Probe("stored_later", "two stages"),
-            Probe("stored_later", "one stage"),
+            *forms("stored_later", "two stages", "one stage"),
             WAITS_BEFORE_A_STORE,
         ),
         Proof(
             "stored_later counter",
             "So does such a loop that takes its tiles from a counter.",
-            Probe("stored_later", "counter"),
-            Probe("stored_later", "one stage"),
+            *forms("stored_later", "counter", "one stage"),
             WAITS_BEFORE_A_STORE,
         ),
         Proof(
             f"stored_later while{'' if seen else ' waits'}",
             shows,
-            Probe("stored_later", "while"),
-            Probe("stored_later", "one stage" if seen else "two stages"),
+            *forms("stored_later", "while", "one stage" if seen else "two stages"),
             WAITS_BEFORE_A_STORE,
             seen=seen,
         ),
@@ -143,8 +134,7 @@ CLAIMS = (
         Proof(
             "cp_async_order late",
             "In a loop that takes the number of its next tile from a counter, copies come before the products.",
-            Probe("cp_async_order", "late"),
-            Probe("cp_async_order", "plain"),
+            *forms("cp_async_order", "late", "plain"),
             COPY_BEFORE_PRODUCT,
         ),
         Proof(
@@ -177,8 +167,7 @@ CLAIMS = (
         Proof(
             "multicast_hook",
             "One TMA load writes into both blocks of the cluster.",
-            Probe("multicast_hook", "hook"),
-            Probe("multicast_hook", "plain"),
+            *forms("multicast_hook", "hook", "plain"),
             MULTICAST,
         ),
         BY_ASM,
@@ -196,8 +185,7 @@ CLAIMS = (
         Proof(
             "multicast_gluon argument",
             "The load refuses multicast=True.",
-            Probe("multicast_gluon", "multicast"),
-            Probe("multicast_gluon", "each"),
+            *forms("multicast_gluon", "multicast", "each"),
             Detector("words", r"unexpected keyword argument 'multicast'"),
         ),
         Proof(
@@ -251,8 +239,7 @@ CLAIMS = (
         Proof(
             "pair_barrier_gluon other block",
             "An arrival at a barrier of both blocks reaches the other block (shared::cluster).",
-            Probe("pair_barrier_gluon", "both"),
-            Probe("pair_barrier_gluon", "own"),
+            *forms("pair_barrier_gluon", "both", "own"),
             ARRIVAL_ELSEWHERE,
             obtained=False,
         ),
@@ -266,8 +253,7 @@ CLAIMS = (
         Proof(
             "two_cta_mma",
             "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
-            Probe("clusters", "100 two"),
-            Probe("clusters", "100 one"),
+            *forms("clusters", "100 two", "100 one"),
             TWO_BLOCKS,
         ),
         versions=("3.6.0",),
@@ -296,8 +282,7 @@ CLAIMS = (
         Proof(
             "clusters attention fails",
             "An attention loop does not compile for two blocks.",
-            Probe("clusters", "90 attention two"),
-            Probe("clusters", "90 attention one"),
+            *forms("clusters", "90 attention two", "90 attention one"),
             Detector("words", r"PassManager::run failed"),
         ),
         fault="fails",
@@ -311,8 +296,7 @@ CLAIMS = (
         Proof(
             "clusters attention",
             "The two blocks of an attention loop wait for each other (barrier.cluster).",
-            Probe("clusters", "90 attention two"),
-            Probe("clusters", "90 attention one"),
+            *forms("clusters", "90 attention two", "90 attention one"),
             Detector("ptx", r"barrier\.cluster\S*"),
         ),
         versions=("3.9.0",),
@@ -339,8 +323,7 @@ CLAIMS = (
         Proof(
             "epilogue pointers",
             "Each lane writes 16 bytes at once (STG.E.128).",
-            Probe("epilogue", "pointers"),
-            Probe("epilogue", "unaligned"),
+            *forms("epilogue", "pointers", "unaligned"),
             Detector("sass", r"STG\.E\.128"),
         ),
         *(
@@ -365,15 +348,13 @@ CLAIMS = (
         Proof(
             "l2_policy pointer",
             "evict_last becomes an L2 policy of the load (createpolicy).",
-            Probe("l2_policy", "pointer"),
-            Probe("l2_policy", "pointer plain"),
+            *forms("l2_policy", "pointer", "pointer plain"),
             Detector("ptx", r"createpolicy\S*"),
         ),
         Proof(
             "l2_policy descriptor",
             "A load from a descriptor refuses the argument.",
-            Probe("l2_policy", "descriptor"),
-            Probe("l2_policy", "descriptor plain"),
+            *forms("l2_policy", "descriptor", "descriptor plain"),
             Detector("words", r"unexpected keyword argument 'eviction_policy'"),
         ),
         word="eviction_policy",
@@ -386,8 +367,7 @@ CLAIMS = (
         Proof(
             "cache_policy_gluon refused",
             "Gluon has no CachePolicy.",
-            Probe("cache_policy_gluon", "policy"),
-            Probe("cache_policy_gluon", "plain"),
+            *forms("cache_policy_gluon", "policy", "plain"),
             Detector("words", r"has no attribute 'CachePolicy'"),
         ),
         versions=("3.6.0", "3.7.1", "3.8.0"),
@@ -401,8 +381,7 @@ CLAIMS = (
         Proof(
             "cache_policy_gluon",
             "The TMA load has an L2 policy (cache_hint).",
-            Probe("cache_policy_gluon", "policy"),
-            Probe("cache_policy_gluon", "plain"),
+            *forms("cache_policy_gluon", "policy", "plain"),
             Detector("ptx", r"cp\.async\.bulk\.tensor\S*cache_hint"),
         ),
         versions=("3.9.0",),
@@ -416,44 +395,38 @@ CLAIMS = (
         Proof(
             "blocks_ptxas",
             "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
-            Probe("blocks_ptxas", "core"),
-            Probe("blocks_ptxas", "core plain"),
+            *forms("blocks_ptxas", "core", "core plain"),
             Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
         ),
         Proof(
             "options maxnreg",
             "The PTX has .maxnreg.",
-            Probe("options", "maxnreg"),
-            Probe("options", "plain"),
+            *forms("options", "maxnreg", "plain"),
             Detector("ptx", r"\.maxnreg \d+"),
         ),
         Proof(
             "options minctasm",
             "triton.compile ignores an unknown option.",
-            Probe("options", "minctasm"),
-            Probe("options", "hook"),
+            *forms("options", "minctasm", "hook"),
             Detector("ptx", r"\.minnctapersm \d+"),
             seen=False,
         ),
         Proof(
             "options launched",
             "At a launch, an unknown option is an error.",
-            Probe("options", "launched minctasm"),
-            Probe("options", "launched"),
+            *forms("options", "launched minctasm", "launched"),
             Detector("words", r"minctasm was specified but unrecognised"),
         ),
         Proof(
             "options asm",
             "Inline PTX cannot add .minnctapersm, because it is a directive and not a statement.",
-            Probe("options", "asm"),
-            Probe("options", "plain"),
+            *forms("options", "asm", "plain"),
             Detector("words", r"PTXAS error"),
         ),
         Proof(
             "options hook",
             "A hook on the PTX stage can add .minnctapersm.",
-            Probe("options", "hook"),
-            Probe("options", "plain"),
+            *forms("options", "hook", "plain"),
             Detector("ptx", r"\.minnctapersm \d+"),
             obtained=False,
         ),
@@ -467,38 +440,33 @@ CLAIMS = (
         Proof(
             "blocks_ptxas in Gluon",
             "With --minnctapersm=4, ptxas gives each of 128 threads at most 128 registers.",
-            Probe("blocks_ptxas", "Gluon"),
-            Probe("blocks_ptxas", "Gluon plain"),
+            *forms("blocks_ptxas", "Gluon", "Gluon plain"),
             Detector("facts", r"registers (?:\d\d|1[01]\d|12[0-8])\b"),
         ),
         Proof(
             "blocks_gluon maxnreg",
             "The PTX has .maxnreg.",
-            Probe("blocks_gluon", "maxnreg"),
-            Probe("blocks_gluon", "plain"),
+            *forms("blocks_gluon", "maxnreg", "plain"),
             Detector("ptx", r"\.maxnreg \d+"),
         ),
         Proof(
             "blocks_gluon hook",
             "A hook on the PTX stage can add .minnctapersm.",
-            Probe("blocks_gluon", "hook"),
-            Probe("blocks_gluon", "plain"),
+            *forms("blocks_gluon", "hook", "plain"),
             Detector("ptx", r"\.minnctapersm \d+"),
             obtained=False,
         ),
         Proof(
             "blocks_gluon minctasm",
             "triton.compile ignores an unknown option.",
-            Probe("blocks_gluon", "minctasm"),
-            Probe("blocks_gluon", "hook"),
+            *forms("blocks_gluon", "minctasm", "hook"),
             Detector("ptx", r"\.minnctapersm \d+"),
             seen=False,
         ),
         Proof(
             "blocks_gluon launched",
             "At a launch, an unknown option is an error.",
-            Probe("blocks_gluon", "launched minctasm"),
-            Probe("blocks_gluon", "launched"),
+            *forms("blocks_gluon", "launched minctasm", "launched"),
             Detector("words", r"minctasm was specified but unrecognised"),
         ),
         word="minnctapersm|maxnreg",
@@ -510,8 +478,7 @@ CLAIMS = (
         Proof(
             "clusters_gluon",
             "An attention loop compiles for clusters of two blocks (.reqnctapercluster 2).",
-            Probe("clusters_gluon", "two"),
-            Probe("clusters_gluon", "one"),
+            *forms("clusters_gluon", "two", "one"),
             Detector("ptx", r"\.reqnctapercluster 2"),
         ),
         word="cga_layout",
@@ -523,8 +490,7 @@ CLAIMS = (
         Proof(
             "two_cta_gluon",
             "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
-            Probe("two_cta_gluon", "two blocks"),
-            Probe("two_cta_gluon", "one block"),
+            *forms("two_cta_gluon", "two blocks", "one block"),
             TWO_BLOCKS,
         ),
         word="two_ctas=True",
@@ -544,8 +510,7 @@ CLAIMS = (
         Proof(
             "waits_gluon",
             "A wait leaves the copy of V in flight (cp.async.wait_group 1).",
-            Probe("waits_gluon", "one"),
-            Probe("waits_gluon", "all"),
+            *forms("waits_gluon", "one", "all"),
             LEFT_IN_FLIGHT,
         ),
         word=r"wait_group\(0\)",

@@ -1,8 +1,9 @@
 """What the rungs of the ladder hopper need of core Triton and Gluon, beside roles, barriers, products and tiles."""
 
 from dataclasses import replace
+from functools import partial
 
-from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
+from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 TILE = "128x128-s2-w8"
@@ -39,8 +40,7 @@ CONVERTED_IN_FLIGHT = Detector(
 NEXT_P = Proof(
     "next_p",
     "In the PTX, the next P is converted while P V is in flight.",
-    Probe("next_p", "bits"),
-    Probe("next_p", "values"),
+    *forms("next_p", "bits", "values"),
     CONVERTED_IN_FLIGHT,
 )
 BEHIND_EXPONENTIALS = Detector(
@@ -82,27 +82,14 @@ TWICE_IN_FLIGHT = Detector(
 WAITS_FOR_AN_IF = Proof(
     "rescale_in_flight if",
     "With a plain if around the rescale, the wait for the next Q K^T comes first.",
-    Probe("rescale_in_flight", "if"),
-    Probe("rescale_in_flight", "every step"),
+    *forms("rescale_in_flight", "if", "every step"),
     RESCALED_IN_FLIGHT,
     seen=False,
 )
-
-
-def _products(form: str) -> Probe:
-    return Probe("products_gluon", form)
-
-
-def _order(form: str) -> Probe:
-    return Probe("rescale_in_flight", form)
-
-
-def _sets(form: str) -> Probe:
-    return Probe("two_sets", form)
-
-
-def _tiles(form: str) -> Probe:
-    return Probe("tiles_gluon", form)
+_products = partial(Probe, "products_gluon")
+_order = partial(Probe, "rescale_in_flight")
+_sets = partial(Probe, "two_sets")
+_tiles = partial(Probe, "tiles_gluon")
 
 
 CLAIMS = (
@@ -123,16 +110,14 @@ CLAIMS = (
             "tiles_flat loads",
             "With tl.range(flatten=True), copies of later K and V tiles start before O is stored; with a "
             "plain tl.range they start after it.",
-            Probe("tiles_flat", "flatten"),
-            Probe("tiles_flat", "nested"),
+            *forms("tiles_flat", "flatten", "nested"),
             LOADED_AHEAD,
             obtained=False,
         ),
         Proof(
             "tiles_flat causal",
             "With tl.range(flatten=True) and another number of steps for each tile, they start after it.",
-            Probe("tiles_flat", "flatten causal"),
-            Probe("tiles_flat", "flatten"),
+            *forms("tiles_flat", "flatten causal", "flatten"),
             LOADED_AHEAD,
             seen=False,
             obtained=False,
@@ -140,8 +125,7 @@ CLAIMS = (
         Proof(
             "tiles_flat counter",
             "In one loop by hand, with its tiles from a counter, they start before O is stored.",
-            Probe("tiles_flat", "counter"),
-            Probe("tiles_flat", "nested"),
+            *forms("tiles_flat", "counter", "nested"),
             LOADED_AHEAD,
             obtained=False,
         ),
@@ -261,8 +245,7 @@ CLAIMS = (
             "rescale_order hook",
             "A hook on the compiler's stages can move that wait: O is then rescaled after Q K^T is issued and "
             "before P V is issued.",
-            Probe("rescale_order", "hook"),
-            Probe("rescale_order", "written"),
+            *forms("rescale_order", "hook", "written"),
             RESCALED_BETWEEN,
             obtained=False,
         ),
@@ -297,15 +280,13 @@ CLAIMS = (
         Proof(
             "tiles_flat by hand",
             "O is stored before the wait for the product issued last.",
-            Probe("tiles_flat", "by hand"),
-            Probe("tiles_flat", "nested"),
+            *forms("tiles_flat", "by hand", "nested"),
             IN_FLIGHT_AT_THE_STORE,
         ),
         Proof(
             "tiles_flat flatten",
             "With tl.range(flatten=True), the compiler waits for every product before O is stored.",
-            Probe("tiles_flat", "flatten"),
-            Probe("tiles_flat", "by hand"),
+            *forms("tiles_flat", "flatten", "by hand"),
             IN_FLIGHT_AT_THE_STORE,
             seen=False,
         ),
@@ -339,8 +320,7 @@ CLAIMS = (
         Proof(
             "store that hangs on sums",
             "In the machine code, the store comes after the exponentials and before the wait for the product.",
-            Probe("masked_store", "sums"),
-            Probe("masked_store", "free"),
+            *forms("masked_store", "sums", "free"),
             BEHIND_EXPONENTIALS,
         ),
         word=r"tl\.store\(never_ptr",
@@ -353,8 +333,7 @@ CLAIMS = (
         Proof(
             "store that hangs on maxima",
             "The row maxima are compared for the store between the issue of the next scores and the wait for them.",
-            Probe("masked_store", "maxima"),
-            Probe("masked_store", "free"),
+            *forms("masked_store", "maxima", "free"),
             Detector(
                 "ptx",
                 r"commit_group(?: setp\.gt\.f32)+ st\.global wait_group",
@@ -412,8 +391,7 @@ CLAIMS = (
             Proof(
                 f"roles_two_blocks {form}",
                 shows,
-                Probe("roles_two_blocks", form),
-                Probe("roles_two_blocks", "one block"),
+                *forms("roles_two_blocks", form, "one block"),
                 UNDER_A_PRODUCT_IN_A_ROLE,
             )
             for form, shows in (
@@ -449,8 +427,7 @@ CLAIMS = (
         Proof(
             "all_at_once scores in flight",
             "With roles, the order of statements that keeps scores in flight makes the compiler fail.",
-            Probe("all_at_once", "scores in flight"),
-            Probe("all_at_once", "written"),
+            *forms("all_at_once", "scores in flight", "written"),
             Detector("words", r"PassManager::run failed|the process ended"),
         ),
         word="warp_specialize=",
@@ -463,8 +440,7 @@ CLAIMS = (
         Proof(
             "an arrival that hangs on maxima in Gluon",
             "A comparison of the row maxima decides whether to arrive.",
-            Probe("values_gluon", "pinned"),
-            Probe("values_gluon", "free"),
+            *forms("values_gluon", "pinned", "free"),
             Detector("ptx", r"setp\.num\.f32"),
         ),
         word="pred=",
@@ -476,8 +452,7 @@ CLAIMS = (
         Proof(
             "a wait that hangs on sums in Gluon",
             "A comparison of the row sums decides which phase to wait for.",
-            Probe("values_gluon", "held"),
-            Probe("values_gluon", "free"),
+            *forms("values_gluon", "held", "free"),
             Detector("ptx", r"setp\.lt\.f32"),
         ),
         word=r"mbarrier\.wait\(empty",

@@ -1,8 +1,9 @@
 """Core Triton and Gluon: most proofs here compare a ladder's kernel with its parent."""
 
 from dataclasses import replace
+from functools import partial
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim, in_gluon, in_triton
+from harness.expressibility.claims import Detector, Probe, Proof, claim, forms, in_gluon, in_triton
 from harness.operators.attention.claims.cuda import IN_FLIGHT
 from harness.operators.attention.claims.twin import Twin
 
@@ -21,18 +22,9 @@ READ_AHEAD = Detector(
 """Another product comes between an ldmatrix and the first product that reads its fragment."""
 PAIRS = Detector("ttgir", r"nvidia_mma<\{versionMajor = 2\b.*warpsPerCTA = \[(?:2, 4|4, 2)\]")
 SHUFFLES = Detector("sass", r"SHFL\.BFLY", in_loop=True)
-
-
-def _fragments(form: str) -> Probe:
-    return Probe("fragments", form)
-
-
-def _fragments_in_gluon(form: str) -> Probe:
-    return Probe("fragments_gluon", form)
-
-
-def _ragged_in_gluon(form: str) -> Probe:
-    return Probe("ragged_gluon", form)
+_fragments = partial(Probe, "fragments")
+_fragments_in_gluon = partial(Probe, "fragments_gluon")
+_ragged_in_gluon = partial(Probe, "ragged_gluon")
 
 
 CLAIMS = (
@@ -161,8 +153,7 @@ CLAIMS = (
         Proof(
             "rows that do not exist",
             "The copies take a mask and fill missing rows.",
-            Probe("ragged", "masked"),
-            Probe("ragged", "whole"),
+            *forms("ragged", "masked", "whole"),
             Detector("ttgir", r"async_copy_global_to_local .* mask %\w+ other %\w+"),
         ),
         word=r"tl\.load\(k_ptrs, exists, 0\.0\)",
@@ -219,8 +210,7 @@ CLAIMS = (
             Proof(
                 f"swizzle_tma_gluon {width}",
                 f"The box has a swizzle of {width} bytes.",
-                Probe("swizzle_tma_gluon", width),
-                Probe("swizzle_tma_gluon", other),
+                *forms("swizzle_tma_gluon", width, other),
                 Detector("ttgir", rf"swizzlingByteWidth = {width}\b"),
             )
             for width, other in (("128", "64"), ("64", "32"), ("32", "128"))
@@ -234,8 +224,7 @@ CLAIMS = (
         Proof(
             "buffers_gluon one of V",
             "V has one buffer, beside the two of K.",
-            Probe("buffers_gluon", "one of V"),
-            Probe("buffers_gluon", "two of V"),
+            *forms("buffers_gluon", "one of V", "two of V"),
             Detector("ttgir", r"memdesc<1x64x64"),
         ),
         word="OF_V",
@@ -283,8 +272,7 @@ CLAIMS = (
         Proof(
             "operand_in_flight_gluon",
             "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
-            Probe("operand_in_flight_gluon", "second set"),
-            Probe("operand_in_flight_gluon", "one set"),
+            *forms("operand_in_flight_gluon", "second set", "one set"),
             Detector(
                 "ptx",
                 r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),

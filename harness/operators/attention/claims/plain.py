@@ -1,6 +1,6 @@
 """What every language here can write directly: arithmetic, order of blocks, widths of accesses, conditions."""
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim, in_gluon, in_triton
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, claim, forms, in_gluon, in_triton
 from harness.operators.attention.claims.hopper import WAITS_FOR_AN_IF
 from harness.operators.attention.claims.twin import Twin
 
@@ -22,16 +22,14 @@ ELEMENTWISE = Proof(
 IEEE = Proof(
     "scalar ieee",
     'Neither has it for tl.dot of fp32 with input_precision="ieee".',
-    Probe("mma_choice", "ieee"),
-    Probe("mma_choice", "native"),
+    *forms("mma_choice", "ieee", "native"),
     PRODUCTS,
     seen=False,
 )
 SELECTED = Proof(
     "elementwise_condition selection",
     "The PTX selects between the two results (selp).",
-    Probe("elementwise_condition", "elementwise"),
-    Probe("elementwise_condition", "plain"),
+    *forms("elementwise_condition", "elementwise", "plain"),
     Detector("ptx", r"\bselp\S*"),
     obtained=False,
 )
@@ -40,8 +38,7 @@ PACKED = tuple(
         f"elementwise_branch sm_{arch}",
         f"On sm_{arch}, with 16 packed elements and their exponentials in its body, the if is a branch of each thread: "
         "the multiplications of O are between BSSY and BSYNC.",
-        Probe("elementwise_branch", f"packed {arch}"),
-        Probe("elementwise_branch", f"plain {arch}"),
+        *forms("elementwise_branch", f"packed {arch}", f"plain {arch}"),
         BRANCH_OF_A_THREAD,
         obtained=False,
     )
@@ -52,8 +49,7 @@ IN_GLUON = (
         "elementwise_gluon packed",
         "With 16 packed elements and their exponentials in its body, the if is a branch of each thread: the "
         "multiplications are between BSSY and BSYNC.",
-        Probe("elementwise_gluon", "packed"),
-        Probe("elementwise_gluon", "plain"),
+        *forms("elementwise_gluon", "packed", "plain"),
         BRANCH_OF_A_THREAD,
         obtained=False,
     ),
@@ -61,8 +57,7 @@ IN_GLUON = (
         "elementwise_gluon single",
         "With a single multiplication in gl.map_elementwise, its if becomes a choice between two results, and no "
         "branch.",
-        Probe("elementwise_gluon", "single"),
-        Probe("elementwise_gluon", "packed"),
+        *forms("elementwise_gluon", "single", "packed"),
         BRANCH,
         seen=False,
     ),
@@ -97,8 +92,7 @@ def condition(probe: str = "words", of: str = "") -> Proof:
     return Proof(
         f"condition of a block{of}",
         "The PTX has a branch on one scalar.",
-        Probe(probe, "condition"),
-        Probe(probe, "plain"),
+        *forms(probe, "condition", "plain"),
         BRANCH,
     )
 
@@ -138,8 +132,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
             Proof(
                 f"exp2{of}",
                 "The machine code with exp2 has no separate multiplication (FMUL); with exp it has.",
-                Probe(probe, "exp2"),
-                Probe(probe, "exp"),
+                *forms(probe, "exp2", "exp"),
                 MULTIPLICATIONS,
                 seen=False,
                 obtained=True,
@@ -169,8 +162,7 @@ def _words(dialect: str) -> tuple[Claim, ...]:
                 Proof(
                     f"order of blocks{of}",
                     "The kernel counts its tile back from the number of blocks (%nctaid.x).",
-                    Probe(probe, "order"),
-                    Probe(probe, "plain"),
+                    *forms(probe, "order", "plain"),
                     ORDER,
                 ),
                 word=rf"{language}\.program_id",
@@ -191,23 +183,20 @@ CLAIMS = (
         Proof(
             "loads of 16 bytes",
             "Each lane loads 16 bytes at once if the pointers are known to be aligned.",
-            Probe("words", "plain"),
-            Probe("words", "unaligned"),
+            *forms("words", "plain", "unaligned"),
             SIXTEEN_BYTES,
             obtained=False,
         ),
         Proof(
             "loads widened",
             "tl.multiple_of(pointers, 16) makes each lane load 16 bytes at once.",
-            Probe("load_width", "multiple_of"),
-            Probe("load_width", "unaligned"),
+            *forms("load_width", "multiple_of", "unaligned"),
             SIXTEEN_BYTES,
         ),
         Proof(
             "loads narrowed",
             "With tl.max_contiguous(index, 2), each lane loads only 8 bytes at once.",
-            Probe("load_width", "max_contiguous"),
-            Probe("load_width", "aligned"),
+            *forms("load_width", "max_contiguous", "aligned"),
             Detector("sass", r"\bLDG\.E\.64"),
         ),
         word=r"multiple_of|max_contiguous",
@@ -219,8 +208,7 @@ CLAIMS = (
         Proof(
             "loads of 16 bytes in Gluon",
             "With four floats per lane, each lane loads 16 bytes at once.",
-            Probe("words_gluon", "plain"),
-            Probe("words_gluon", "narrow"),
+            *forms("words_gluon", "plain", "narrow"),
             SIXTEEN_BYTES,
         ),
         word=r"BlockedLayout\(\[EACH\]",
@@ -233,8 +221,7 @@ CLAIMS = (
         Proof(
             "wmma by inline PTX",
             "The PTX has wmma.mma.",
-            Probe("mma_asm", "wmma"),
-            Probe("mma_asm", "plain"),
+            *forms("mma_asm", "wmma", "plain"),
             Detector("ptx", r"wmma\.mma\S*"),
         ),
         *(
@@ -261,15 +248,13 @@ CLAIMS = (
         Proof(
             "wmma by inline PTX in Gluon",
             "The PTX has wmma.mma.",
-            Probe("wmma_gluon", "asm"),
-            Probe("wmma_gluon", "plain"),
+            *forms("wmma_gluon", "asm", "plain"),
             Detector("ptx", r"wmma\.mma\S*"),
         ),
         Proof(
             "wmma mma_v2",
             "mma_v2 compiles to mma.sync, not to wmma.",
-            Probe("wmma_gluon", "mma_v2"),
-            Probe("wmma_gluon", "asm"),
+            *forms("wmma_gluon", "mma_v2", "asm"),
             Detector("ptx", r"\bwmma\.mma\S*"),
             seen=False,
         ),
@@ -305,8 +290,7 @@ CLAIMS = (
         Proof(
             "no ldmatrix in Gluon",
             "A padded tile is read 2 bytes at a time (LDS.U16).",
-            Probe("swizzle_gluon", "padded"),
-            Probe("swizzle_gluon", "swizzled"),
+            *forms("swizzle_gluon", "padded", "swizzled"),
             Detector("sass", r"LDS\.U16"),
             obtained=False,
         ),
@@ -406,8 +390,7 @@ CLAIMS = (
         Proof(
             "lock by inline PTX",
             "In the main loop, one half of the warps waits at barrier 9 and the other half only arrives there.",
-            Probe("named_barrier", "asm"),
-            Probe("named_barrier", "plain"),
+            *forms("named_barrier", "asm", "plain"),
             Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x9, 0x100", in_loop=True),
         ),
         word="inline_asm_elementwise",

@@ -1,27 +1,24 @@
 """Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
-from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
+from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin, under_pv
 
 NATIVE = Proof(
     "mma_choice native",
     "With four warps, a 64 x 64 x 64 product compiles to wgmma.",
-    Probe("mma_choice", "native"),
-    Probe("mma_choice", "mma_sync"),
+    *forms("mma_choice", "native", "mma_sync"),
     Detector("sass", r"\bHGMMA\S*"),
 )
 BY_MMA_SYNC = Proof(
     "mma_choice mma_sync",
     "With DISABLE_MMA_V3=1, the same source compiles to mma.sync.",
-    Probe("mma_choice", "mma_sync"),
-    Probe("mma_choice", "native"),
+    *forms("mma_choice", "mma_sync", "native"),
     Detector("sass", r"\bHMMA\S*"),
 )
 GLUON_WGMMA = Proof(
     "wgmma_shape wgmma",
     "An accumulator with the layout of wgmma compiles to wgmma.",
-    Probe("wgmma_shape", "128 of 128"),
-    Probe("wgmma_shape", "mma_sync"),
+    *forms("wgmma_shape", "128 of 128", "mma_sync"),
     Detector("ptx", r"m64n128k16"),
 )
 EXPONENTIALS_IN_FLIGHT = Detector(
@@ -49,8 +46,7 @@ CLAIMS = (
         Proof(
             "mma_choice two warps",
             "With two warps, the same product compiles to mma.sync.",
-            Probe("mma_choice", "two warps"),
-            Probe("mma_choice", "native"),
+            *forms("mma_choice", "two warps", "native"),
             Detector("sass", r"\bHMMA\S*"),
         ),
         BY_MMA_SYNC,
@@ -71,22 +67,19 @@ CLAIMS = (
         Proof(
             "tile_176 arange",
             "tl.arange refuses a range of 176.",
-            Probe("tile_176", "arange"),
-            Probe("tile_176", "composed"),
+            *forms("tile_176", "arange", "composed"),
             Detector("words", r"arange's range must be a power of 2"),
         ),
         Proof(
             "tile_176 zeros",
             "tl.zeros refuses 176 elements.",
-            Probe("tile_176", "zeros"),
-            Probe("tile_176", "composed"),
+            *forms("tile_176", "zeros", "composed"),
             Detector("words", r"CompilationError: at [^^]*tl\.zeros\(\(176,\)"),
         ),
         Proof(
             "tile_176 descriptor",
             "A tensor descriptor refuses a box of 176 rows.",
-            Probe("tile_176", "descriptor"),
-            Probe("tile_176", "composed"),
+            *forms("tile_176", "descriptor", "composed"),
             Detector("words", r"Shape element 0 must be a power of 2"),
         ),
         word="range",
@@ -98,8 +91,7 @@ CLAIMS = (
         Proof(
             "wgmma_shape mma_sync",
             "An accumulator with the layout of mma.sync compiles to mma.sync on sm_90.",
-            Probe("wgmma_shape", "mma_sync"),
-            Probe("wgmma_shape", "128 of 128"),
+            *forms("wgmma_shape", "mma_sync", "128 of 128"),
             Detector("ptx", r"m16n8k16"),
         ),
         GLUON_WGMMA,
@@ -112,22 +104,19 @@ CLAIMS = (
         Proof(
             "wgmma_shape 64 of 128",
             "A tile of 128 columns is computed by instructions with N = 64.",
-            Probe("wgmma_shape", "64 of 128"),
-            Probe("wgmma_shape", "128 of 128"),
+            *forms("wgmma_shape", "64 of 128", "128 of 128"),
             Detector("ptx", r"m64n64k16"),
         ),
         Proof(
             "wgmma_shape 256",
             "The instructions have N = 256.",
-            Probe("wgmma_shape", "256 of 256"),
-            Probe("wgmma_shape", "128 of 128"),
+            *forms("wgmma_shape", "256 of 256", "128 of 128"),
             Detector("ptx", r"m64n256k16"),
         ),
         Proof(
             "wgmma_shape 96",
             "N = 96 fails an assertion of the compiler.",
-            Probe("wgmma_shape", "96 of 128"),
-            Probe("wgmma_shape", "64 of 128"),
+            *forms("wgmma_shape", "96 of 128", "64 of 128"),
             Detector("words", r"Assertion .*isPowerOf2"),
         ),
         word=r"\[16, WIDTH, 16\]",
@@ -147,15 +136,13 @@ CLAIMS = (
         Proof(
             "wgmma_shape 176",
             "A tile of 176 columns is refused.",
-            Probe("wgmma_shape", "176 of 176"),
-            Probe("wgmma_shape", "128 of 128"),
+            *forms("wgmma_shape", "176 of 176", "128 of 128"),
             Detector("words", r"shape must have power-of-2"),
         ),
         Proof(
             "wgmma_shape 96 of 128",
             "A wgmma with N = 96 fails an assertion of the compiler.",
-            Probe("wgmma_shape", "96 of 128"),
-            Probe("wgmma_shape", "128 of 128"),
+            *forms("wgmma_shape", "96 of 128", "128 of 128"),
             Detector("words", r"Assertion .*isPowerOf2"),
         ),
         word=r"\[16, KEYS, 16\]",
@@ -171,8 +158,7 @@ CLAIMS = (
             Proof(
                 f"overlap_plain {form}",
                 f"With {order}, the loop waits until no product is in flight (pendings = 0).",
-                Probe("overlap_plain", form),
-                Probe("overlap_plain", "gemm"),
+                *forms("overlap_plain", form, "gemm"),
                 Detector("ttgir", r"pendings = 0", within=(r"scf\.for", r"^    [}]")),
             )
             for form, order in (
@@ -253,8 +239,7 @@ CLAIMS = (
         Proof(
             "overlap_gluon",
             "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
-            Probe("roles_gluon", "128"),
-            Probe("roles_gluon", "waits at once"),
+            *forms("roles_gluon", "128", "waits at once"),
             Detector(
                 "ptx",
                 r"WAIT1 (?:ex2 )+WAIT0".replace("WAIT", r"wgmma\.wait_group\.sync\.aligned\s+"),

@@ -1,6 +1,8 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
-from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
+from functools import partial
+
+from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
@@ -12,8 +14,7 @@ CODE_OF_SOME_WARPS = (
     Proof(
         "roles_gluon code",
         "In the IR, each worker is a partition of its own.",
-        Probe("roles_gluon", "64"),
-        Probe("roles_gluon", "no roles"),
+        *forms("roles_gluon", "64", "no roles"),
         Detector("ttgir", r"partition\d?\(.*num_warps\(\d\)"),
     ),
 )
@@ -29,23 +30,20 @@ def off(form: str) -> Probe:
     return Probe("warp_specialize", f"{form} off")
 
 
-def _elementwise(form: str) -> Probe:
-    return Probe("elementwise_role", form)
+_elementwise = partial(Probe, "elementwise_role")
 
 
 WITHOUT_AN_IF = Proof(
     "roles_kept if",
     "With lazy_rescale's if in the loop the compiler ignores the request: it adds no warps.",
-    Probe("roles_kept", "if"),
-    Probe("roles_kept", "plain"),
+    *forms("roles_kept", "if", "plain"),
     ROLES,
     seen=False,
 )
 OF_ONE_FUNCTION = Proof(
     "role_barrier_gluon",
     "A barrier in one of two functions has 128 of the 256 threads.",
-    Probe("role_barrier_gluon", "barrier"),
-    Probe("role_barrier_gluon", "plain"),
+    *forms("role_barrier_gluon", "barrier", "plain"),
     Detector("ptx", r"bar\.sync\s+\d+, 128"),
     obtained=False,
 )
@@ -61,8 +59,7 @@ ROLES_OF_THE_COMPILER = (
     Proof(
         "warp_specialize 8 warps",
         "With eight warps the compiler ignores the request: it adds no warps.",
-        Probe("warp_specialize", "90 8 warps"),
-        Probe("warp_specialize", "90"),
+        *forms("warp_specialize", "90 8 warps", "90"),
         ROLES,
         seen=False,
     ),
@@ -76,15 +73,13 @@ ROLES_OF_THE_COMPILER = (
     Proof(
         "roles_kept K and V by the host",
         "With the descriptors of K and V alone from the host it adds the warps.",
-        Probe("roles_kept", "K and V by the host"),
-        Probe("roles_kept", "if"),
+        *forms("roles_kept", "K and V by the host", "if"),
         ROLES,
     ),
     Proof(
         "roles_kept O by the host",
         "With O's alone it fails.",
-        Probe("roles_kept", "O by the host"),
-        Probe("roles_kept", "plain"),
+        *forms("roles_kept", "O by the host", "plain"),
         PASS_FAILED,
     ),
     WITHOUT_AN_IF,
@@ -107,8 +102,7 @@ ROLES_OF_THE_COMPILER = (
         "If one value is both the first row and O's coordinate, the second consumer's rows get 64 twice: its "
         "range of rows starts at 64, and the value that is added to the range already has 64 more than the "
         "first row, because O's coordinate needs them.",
-        Probe("warp_specialize", "90 causal in one loop"),
-        Probe("warp_specialize", "90 causal in one loop, rows apart"),
+        *forms("warp_specialize", "90 causal in one loop", "90 causal in one loop, rows apart"),
         SHIFTED_TWICE,
     ),
     Proof(
@@ -122,8 +116,7 @@ ROLES_OF_THE_COMPILER = (
     Proof(
         "warp_specialize 3 stages",
         "With three stages it compiles too: K and V have three buffers each.",
-        Probe("warp_specialize", "90 3 stages"),
-        Probe("warp_specialize", "90"),
+        *forms("warp_specialize", "90 3 stages", "90"),
         Detector("ttgir", r"memdesc<3x64x128", least=2),
     ),
     Proof(
@@ -187,8 +180,7 @@ CLAIMS = (
         Proof(
             "roles_kept elementwise",
             "With the condition in tl.map_elementwise it adds no warps either.",
-            Probe("roles_kept", "elementwise"),
-            Probe("roles_kept", "plain"),
+            *forms("roles_kept", "elementwise", "plain"),
             ROLES,
             seen=False,
         ),
@@ -209,8 +201,7 @@ CLAIMS = (
         Proof(
             "roles_gluon",
             "Four consumer warps, one producer warp and seven idle warps: 12 warps are launched.",
-            Probe("roles_gluon", "64"),
-            Probe("roles_gluon", "no roles"),
+            *forms("roles_gluon", "64", "no roles"),
             ROLES,
         ),
         word=r"gl\.warp_specialize",
@@ -251,8 +242,7 @@ CLAIMS = (
         Proof(
             "roles_sm120_gluon",
             "Four consumer warps, one producer warp and three idle warps: eight warps are launched.",
-            Probe("roles_sm120_gluon", "roles"),
-            Probe("roles_sm120_gluon", "no roles"),
+            *forms("roles_sm120_gluon", "roles", "no roles"),
             Detector("facts", r"warps 8"),
         ),
         word=r"gl\.warp_specialize",
@@ -274,8 +264,7 @@ CLAIMS = (
             Proof(
                 f"warp_specialize maxnreg {limit}",
                 f"With maxnreg={limit} no role gets 232 registers.",
-                Probe("warp_specialize", f"90 maxnreg {limit}"),
-                Probe("warp_specialize", "90"),
+                *forms("warp_specialize", f"90 maxnreg {limit}", "90"),
                 Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
                 seen=False,
             )
@@ -284,15 +273,13 @@ CLAIMS = (
         Proof(
             "warp_specialize maxnreg 200",
             "With maxnreg=200 other numbers are in the code: 136 and 168 instead of 40 and 120.",
-            Probe("warp_specialize", "90 maxnreg 200"),
-            Probe("warp_specialize", "90"),
+            *forms("warp_specialize", "90 maxnreg 200", "90"),
             Detector("ptx", r"setmaxnreg\.dec\S+\s+(?:136|168)\b", least=2),
         ),
         Proof(
             "warp_specialize maxnreg 200 consumers",
             "With maxnreg=200 the consumers get 232 registers, as without it.",
-            Probe("warp_specialize", "90 maxnreg 200"),
-            Probe("warp_specialize", "90 maxnreg 160"),
+            *forms("warp_specialize", "90 maxnreg 200", "90 maxnreg 160"),
             Detector("ptx", r"setmaxnreg\.inc\S+\s+232"),
         ),
         Proof(
@@ -306,8 +293,7 @@ CLAIMS = (
         Proof(
             "setmaxnreg_asm maxnreg",
             "With maxnreg=168 the machine code has setmaxnreg, but its warps have no code of their own.",
-            Probe("setmaxnreg_asm", "asm maxnreg"),
-            Probe("setmaxnreg_asm", "asm"),
+            *forms("setmaxnreg_asm", "asm maxnreg", "asm"),
             SETMAXNREG,
             obtained=False,
         ),
@@ -327,8 +313,7 @@ CLAIMS = (
         Proof(
             "roles_gluon setmaxnreg",
             "Consumers get 232 registers and the producer gets 24.",
-            Probe("roles_gluon", "64"),
-            Probe("roles_gluon", "no roles"),
+            *forms("roles_gluon", "64", "no roles"),
             Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
         ),
         word=r"\[2[34][02], 24\]",
@@ -395,8 +380,7 @@ CLAIMS = (
         Proof(
             "role_branch",
             "The PTX has a real branch, with the load on one side.",
-            Probe("role_branch", "branch"),
-            Probe("role_branch", "masked"),
+            *forms("role_branch", "branch", "masked"),
             Detector("ptx", r"@%p\d+ bra\b"),
         ),
         Proof(
@@ -439,8 +423,7 @@ CLAIMS = (
         Proof(
             "warpgroups_hook roles",
             "In the IR that the hook edits, the kernel's body is the code of roles with four warps each.",
-            Probe("warpgroups_hook", "hook"),
-            Probe("warpgroups_hook", "plain"),
+            *forms("warpgroups_hook", "hook", "plain"),
             Detector("ttgir", r"partition\d num_warps\(4\)", order=r"partition\d(?=\()|num_warps\(4\)"),
         ),
         word="inline_asm_elementwise|add_stages_inspection_hook",
@@ -459,15 +442,13 @@ CLAIMS = (
         Proof(
             "named_barrier asm",
             "At barrier 9 of 256 threads, one half of the warps waits and the other half only arrives.",
-            Probe("named_barrier", "asm"),
-            Probe("named_barrier", "plain"),
+            *forms("named_barrier", "asm", "plain"),
             NUMBERED,
         ),
         Proof(
             "named_barrier debug_barrier",
             "tl.debug_barrier compiles to no barrier of some warps.",
-            Probe("named_barrier", "debug_barrier"),
-            Probe("named_barrier", "asm"),
+            *forms("named_barrier", "debug_barrier", "asm"),
             NUMBERED,
             seen=False,
         ),
@@ -483,8 +464,7 @@ CLAIMS = (
         Proof(
             "named_barrier_gluon elementwise",
             "Inline PTX, applied to one element per thread, uses barriers 8 and 9.",
-            Probe("named_barrier_gluon", "elementwise"),
-            Probe("named_barrier_gluon", "plain"),
+            *forms("named_barrier_gluon", "elementwise", "plain"),
             NUMBERED,
         ),
         versions=("3.6.0", "3.7.1", "3.8.0"),
@@ -500,8 +480,7 @@ CLAIMS = (
         Proof(
             "named_barrier_gluon inline_asm",
             "gl.inline_asm uses barriers 8 and 9.",
-            Probe("named_barrier_gluon", "inline_asm"),
-            Probe("named_barrier_gluon", "plain"),
+            *forms("named_barrier_gluon", "inline_asm", "plain"),
             NUMBERED,
         ),
         versions=("3.9.0",),
@@ -517,22 +496,19 @@ CLAIMS = (
         Proof(
             "warpgroups_hook",
             "The launch has 12 warps.",
-            Probe("warpgroups_hook", "hook"),
-            Probe("warpgroups_hook", "plain"),
+            *forms("warpgroups_hook", "hook", "plain"),
             Detector("facts", r"warps 12"),
         ),
         Proof(
             "warpgroups_hook products",
             "The machine code has three times as many wgmma.",
-            Probe("warpgroups_hook", "hook"),
-            Probe("warpgroups_hook", "plain"),
+            *forms("warpgroups_hook", "hook", "plain"),
             Detector("sass", r"\bHGMMA\b", least=24),
         ),
         Proof(
             "warps_12",
             "num_warps=12 is refused.",
-            Probe("warps_12", "12"),
-            Probe("warps_12", "8"),
+            *forms("warps_12", "12", "8"),
             Detector("words", r"num_warps must be a power of 2"),
         ),
         Proof(
@@ -554,8 +530,7 @@ CLAIMS = (
         Proof(
             "num_consumer_groups launched",
             "At a launch, num_consumer_groups is an error.",
-            Probe("options", "launched num_consumer_groups"),
-            Probe("options", "launched"),
+            *forms("options", "launched num_consumer_groups", "launched"),
             Detector("words", r"num_consumer_groups was specified but unrecognised"),
         ),
         Proof(
@@ -576,8 +551,7 @@ CLAIMS = (
         Proof(
             "warps_gluon three",
             "One block has 16 warps.",
-            Probe("warps_gluon", "three"),
-            Probe("warps_gluon", "one"),
+            *forms("warps_gluon", "three", "one"),
             SIXTEEN,
         ),
         word=r"gl\.warp_specialize",

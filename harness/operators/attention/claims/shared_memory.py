@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.expressibility.claims import Detector, Probe, Proof, in_gluon, in_triton
+from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 
 UNSWIZZLED = Detector("ttgir", r"swizzled_shared<[^>]*maxPhase = 1\b|padded_shared<")
 PADDED = Detector("ttgir", r"padded_shared<")
@@ -35,8 +35,7 @@ _narrow = (
         Proof(
             f"narrow_tiles {columns}",
             f"Rows of {2 * columns} bytes get {phases} phases.",
-            Probe("narrow_tiles", str(columns)),
-            Probe("narrow_tiles", "8"),
+            *forms("narrow_tiles", str(columns), "8"),
             Detector("ttgir", rf"swizzled_shared<[^>]*maxPhase = {phases}\b"),
         )
         for columns, phases in ((64, 8), (32, 4))
@@ -44,15 +43,13 @@ _narrow = (
     Proof(
         "narrow_tiles 8",
         "Rows of 16 bytes get one phase, which means no swizzle.",
-        Probe("narrow_tiles", "8"),
-        Probe("narrow_tiles", "32"),
+        *forms("narrow_tiles", "8", "32"),
         UNSWIZZLED,
     ),
     Proof(
         "narrow_tiles 8 cp_async",
         "The same holds if cp.async copies the tile.",
-        Probe("narrow_tiles", "8 cp_async"),
-        Probe("narrow_tiles", "32"),
+        *forms("narrow_tiles", "8 cp_async", "32"),
         UNSWIZZLED,
     ),
 )
@@ -60,8 +57,7 @@ _other_uses = tuple(
     Proof(
         f"unswizzled_uses {form}",
         shows,
-        Probe("unswizzled_uses", form),
-        Probe("unswizzled_uses", "dot"),
+        *forms("unswizzled_uses", form, "dot"),
         UNSWIZZLED,
         obtained=False,
     )
@@ -74,30 +70,26 @@ _other_uses = tuple(
 _only_products = Proof(
     "unswizzled_uses dot",
     "The same operands get a swizzle if they only feed tl.dot.",
-    Probe("unswizzled_uses", "dot"),
-    Probe("unswizzled_uses", "elementwise"),
+    *forms("unswizzled_uses", "dot", "elementwise"),
     UNSWIZZLED,
     seen=False,
 )
 _one_phase = Proof(
     "swizzle_gluon plain",
     "The tile's layout has one phase, so there is no swizzle.",
-    Probe("swizzle_gluon", "plain"),
-    Probe("swizzle_gluon", "swizzled"),
+    *forms("swizzle_gluon", "plain", "swizzled"),
     UNSWIZZLED,
 )
 _one_phase_copied = Proof(
     "swizzle_gluon plain cp_async",
     "cp.async copies such a tile too (LDGSTS).",
-    Probe("swizzle_gluon", "plain cp_async"),
-    Probe("swizzle_gluon", "plain"),
+    *forms("swizzle_gluon", "plain cp_async", "plain"),
     Detector("sass", r"LDGSTS\S*"),
 )
 _box_renamed = Proof(
     "box_gluon reinterpreted",
     "Reinterpreted under a layout for pointers, the box's transposed view is read without ldmatrix.trans.",
-    Probe("box_gluon", "reinterpreted"),
-    Probe("box_gluon", "plain"),
+    *forms("box_gluon", "reinterpreted", "plain"),
     TRANSPOSING,
     seen=False,
     obtained=True,
@@ -105,8 +97,7 @@ _box_renamed = Proof(
 _hook = Proof(
     "swizzle_hook",
     "A hook on the compiler's stages rewrites the kernel's TTGIR to one phase, which removes the swizzle.",
-    Probe("swizzle_hook", "hook"),
-    Probe("swizzle_hook", "plain"),
+    *forms("swizzle_hook", "hook", "plain"),
     UNSWIZZLED,
 )
 _hook_ldmatrix = Proof(
@@ -120,8 +111,7 @@ _hook_ldmatrix = Proof(
 _override = Proof(
     "swizzle_ir_override",
     "The option ir_override, given an edited TTGIR, removes the swizzle too.",
-    Probe("swizzle_hook", "ir_override"),
-    Probe("swizzle_hook", "plain"),
+    *forms("swizzle_hook", "ir_override", "plain"),
     UNSWIZZLED,
 )
 
@@ -159,15 +149,13 @@ CLAIMS = (
         Proof(
             "padded_hook",
             "The hook gives the tile a padded layout.",
-            Probe("swizzle_hook", "hook padded"),
-            Probe("swizzle_hook", "plain"),
+            *forms("swizzle_hook", "hook padded", "plain"),
             PADDED,
         ),
         Proof(
             "padded_hook_cp_async",
             "With cp.async the same hook makes the compiler fail.",
-            Probe("swizzle_hook", "hook padded cp_async"),
-            Probe("swizzle_hook", "hook padded"),
+            *forms("swizzle_hook", "hook padded cp_async", "hook padded"),
             Detector("words", r"PassManager::run failed"),
         ),
         word="add_stages_inspection_hook",
@@ -181,8 +169,7 @@ CLAIMS = (
             Proof(
                 f"swizzle_box {width}",
                 f"Rows of {int(width) * 2} bytes get {f'a swizzle of {bytes_} bytes' if bytes_ else 'no swizzle'}.",
-                Probe("swizzle_box", width),
-                Probe("swizzle_box", other),
+                *forms("swizzle_box", width, other),
                 Detector("ttgir", rf"swizzlingByteWidth = {bytes_}\b"),
             )
             for width, bytes_, other in (("64", 128, "32"), ("32", 64, "16"), ("16", 32, "64"), ("8", 0, "64"))
@@ -190,8 +177,7 @@ CLAIMS = (
         Proof(
             "swizzle_box ldmatrix",
             "With mma.sync, ldmatrix reads the unswizzled box directly: no code stores it to shared memory again.",
-            Probe("swizzle_box", "8 mma_sync"),
-            Probe("swizzle_box", "8"),
+            *forms("swizzle_box", "8 mma_sync", "8"),
             STORED_AGAIN,
             seen=False,
         ),
@@ -207,16 +193,14 @@ CLAIMS = (
         Proof(
             "buffers_per_tensor branch",
             "With V's load under an if statement, K has two buffers and V does not.",
-            Probe("buffers_per_tensor", "branch"),
-            Probe("buffers_per_tensor", "plain"),
+            *forms("buffers_per_tensor", "branch", "plain"),
             Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
             seen=False,
         ),
         Proof(
             "buffers_per_tensor opaque",
             "If the compiler cannot follow V's addresses, cp.async copies K only.",
-            Probe("buffers_per_tensor", "opaque"),
-            Probe("buffers_per_tensor", "plain"),
+            *forms("buffers_per_tensor", "opaque", "plain"),
             Detector("ttgir", r"async_copy_global_to_local", least=6),
             seen=False,
         ),
@@ -224,8 +208,7 @@ CLAIMS = (
             Proof(
                 f"buffers_per_tensor {form}",
                 f"With {load}, V gets as many buffers as K.",
-                Probe("buffers_per_tensor", form),
-                Probe("buffers_per_tensor", "branch"),
+                *forms("buffers_per_tensor", form, "branch"),
                 Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<2x64x64xf16[^>]*>", least=2),
             )
             for form, load in (
@@ -237,24 +220,21 @@ CLAIMS = (
         Proof(
             "buffers_per_tensor num_stages of a loop",
             "With num_stages=2 of the loop instead of the launch, K and V get one buffer each.",
-            Probe("buffers_per_tensor", "num_stages of a loop"),
-            Probe("buffers_per_tensor", "plain"),
+            *forms("buffers_per_tensor", "num_stages of a loop", "plain"),
             Detector("ttgir", r"local_alloc : \(\) -> !ttg.memdesc<1x64x64xf16[^>]*>", least=2),
             obtained=False,
         ),
         Proof(
             "buffers_per_tensor one stage",
             "With num_stages=1, cp.async copies neither.",
-            Probe("buffers_per_tensor", "one stage"),
-            Probe("buffers_per_tensor", "plain"),
+            *forms("buffers_per_tensor", "one stage", "plain"),
             Detector("ttgir", r"async_copy_global_to_local"),
             seen=False,
         ),
         Proof(
             "load_latency buffers",
             "With the attribute, V has one buffer, beside the two of K.",
-            Probe("load_latency", "attribute"),
-            Probe("load_latency", "plain"),
+            *forms("load_latency", "attribute", "plain"),
             Detector("ttgir", r"local_alloc : \(\) -> !ttg\.memdesc<1x64x64"),
             obtained=False,
         ),
@@ -276,15 +256,13 @@ CLAIMS = (
         Proof(
             "reuse one",
             "One product needs 16384 bytes.",
-            Probe("reuse", "one"),
-            Probe("reuse", "together"),
+            *forms("reuse", "one", "together"),
             Detector("facts", r"shared 16384"),
         ),
         Proof(
             "reuse in core Triton",
             "Two products, one after the other, use 16384 bytes: as much as one product needs.",
-            Probe("reuse", "one after the other"),
-            Probe("reuse", "together"),
+            *forms("reuse", "one after the other", "together"),
             Detector("facts", r"shared 16384"),
         ),
     ),
@@ -295,8 +273,7 @@ CLAIMS = (
         Proof(
             "reuse in Gluon",
             "Two tiles of 8192 bytes occupy 8192 bytes.",
-            Probe("reuse_gluon", "reuse"),
-            Probe("reuse_gluon", "apart"),
+            *forms("reuse_gluon", "reuse", "apart"),
             Detector("facts", r"shared 8192"),
         ),
         word="reinterpret",
@@ -308,8 +285,7 @@ CLAIMS = (
         Proof(
             "swizzle_gluon xor",
             "The tile has the XOR layout that the source spells out.",
-            Probe("swizzle_gluon", "xor"),
-            Probe("swizzle_gluon", "plain"),
+            *forms("swizzle_gluon", "xor", "plain"),
             Detector("ttgir", r"shared_linear<\{offset = \[\[0, 1\]"),
         ),
         Proof(
@@ -332,8 +308,7 @@ CLAIMS = (
         Proof(
             "box_gluon transposed",
             "ldmatrix.trans reads the transposed view of an unswizzled box, as it reads the box itself.",
-            Probe("box_gluon", "transposed"),
-            Probe("box_gluon", "swizzled transposed"),
+            *forms("box_gluon", "transposed", "swizzled transposed"),
             TRANSPOSING,
             obtained=False,
         ),
@@ -351,8 +326,7 @@ CLAIMS = (
         Proof(
             "box_gluon transposed rightly",
             "The transposed view of an unswizzled box is read without ldmatrix.trans, unlike the box itself.",
-            Probe("box_gluon", "transposed"),
-            Probe("box_gluon", "plain"),
+            *forms("box_gluon", "transposed", "plain"),
             TRANSPOSING,
             seen=False,
             obtained=True,
@@ -369,22 +343,19 @@ CLAIMS = (
         Proof(
             "swizzle_gluon padded",
             "The tile has a padded layout.",
-            Probe("swizzle_gluon", "padded"),
-            Probe("swizzle_gluon", "plain"),
+            *forms("swizzle_gluon", "padded", "plain"),
             PADDED,
         ),
         Proof(
             "swizzle_gluon padded reads",
             "The tile is read 2 bytes at a time (LDS.U16).",
-            Probe("swizzle_gluon", "padded"),
-            Probe("swizzle_gluon", "plain"),
+            *forms("swizzle_gluon", "padded", "plain"),
             Detector("sass", r"LDS\.U16"),
         ),
         Proof(
             "swizzle_gluon padded cp_async",
             "With cp.async the compiler fails.",
-            Probe("swizzle_gluon", "padded cp_async"),
-            Probe("swizzle_gluon", "swizzled cp_async"),
+            *forms("swizzle_gluon", "padded cp_async", "swizzled cp_async"),
             Detector("words", r"PassManager::run failed|the process ended"),
         ),
         word="PaddedSharedLayout",

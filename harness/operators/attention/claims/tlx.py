@@ -1,6 +1,7 @@
 """TLX: its own extensions, and core Triton's claims compiled again with the plugin loaded."""
 
 from dataclasses import replace
+from functools import partial
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, in_tlx, with_plugin
 from harness.operators.attention.claims.copies import LEFT_IN_FLIGHT, MULTICAST
@@ -15,21 +16,10 @@ from harness.operators.attention.claims.hopper import (
 from harness.operators.attention.claims.plain import condition
 from harness.operators.attention.claims.twin import UNDER_PV, Twin
 
-
-def _tlx(form: str) -> Probe:
-    return Probe("tlx", form, dialect="tlx")
-
-
-def _layout(form: str) -> Probe:
-    return Probe("tlx_layouts", form, dialect="tlx")
-
-
-def _product(form: str) -> Probe:
-    return Probe("tlx_products", form, dialect="tlx")
-
-
-def _waits(form: str) -> Probe:
-    return Probe("tlx_waits", form, dialect="tlx")
+_tlx = partial(Probe, "tlx", dialect="tlx")
+_layout = partial(Probe, "tlx_layouts", dialect="tlx")
+_product = partial(Probe, "tlx_products", dialect="tlx")
+_waits = partial(Probe, "tlx_waits", dialect="tlx")
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:

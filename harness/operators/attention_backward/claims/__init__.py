@@ -4,7 +4,9 @@ What attention asks as well is claimed there: the bulk copy that adds (tma_reduc
 (semaphores), roles and their registers in a kernel of two products.
 """
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, in_gluon, in_triton, inherited
+from functools import partial
+
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, forms, in_gluon, in_triton, inherited
 from harness.operators.attention_backward.claims.twin import Twin
 
 WAITS = r"ttng\.warp_group_dot(?:_wait)?|math\.exp2"
@@ -43,26 +45,11 @@ WRITTEN = Detector("ptx", r"cp\.async\.bulk\.wait_group\s+0")
 """A wait until copies in bulk have written; that of `.read` is until they have read."""
 
 EARLY, LATE = ("3.6.0", "3.7.1"), ("3.8.0", "3.9.0")
-
-
-def _loop(form: str) -> Probe:
-    return Probe("gradients", form)
-
-
-def _step(form: str) -> Probe:
-    return Probe("gradients_gluon", form)
-
-
-def _adds(form: str) -> Probe:
-    return Probe("additions", form)
-
-
-def _gluon_adds(form: str) -> Probe:
-    return Probe("additions_gluon", form)
-
-
-def _tlx_adds(form: str) -> Probe:
-    return Probe("additions_tlx", form, dialect="tlx")
+_loop = partial(Probe, "gradients")
+_step = partial(Probe, "gradients_gluon")
+_adds = partial(Probe, "additions")
+_gluon_adds = partial(Probe, "additions_gluon")
+_tlx_adds = partial(Probe, "additions_tlx", dialect="tlx")
 
 
 def _in_cuda(technique: str, says: str, subject: str, control: str, detector: Detector) -> Claim:
@@ -95,8 +82,7 @@ DROPPED = Proof(
 HOOKED = Proof(
     "reducing_hook",
     "In the IR that the hook edits, a role of one warp waits for the product and has the additions.",
-    Probe("reducing_hook", "hook"),
-    Probe("reducing_hook", "plain"),
+    *forms("reducing_hook", "hook", "plain"),
     Detector(
         "ttgir",
         r"num_warps\(1\) wait_barrier atomic_rmw warp_return",
@@ -381,8 +367,7 @@ _OF_GLUON = (
         Proof(
             "bulk_additions by asm in Gluon",
             "The PTX has a bulk copy that adds (cp.reduce).",
-            Probe("reduce_gluon", "asm"),
-            Probe("reduce_gluon", "store"),
+            *forms("reduce_gluon", "asm", "store"),
             ADDED,
         ),
         GLUON_REFUSED,

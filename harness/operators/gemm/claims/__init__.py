@@ -4,6 +4,8 @@ What attention asks as well is claimed there: clusters and multicast, roles and 
 swizzle that a box's width chooses, TMA stores, flags between programs.
 """
 
+from functools import partial
+
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, in_triton, inherited
 from harness.operators.gemm.claims.twin import Twin
 
@@ -24,10 +26,7 @@ HALF_A_BUFFER = Detector("facts", r"shared 180\d\d\d")
 CUT = Detector("ptx", r"cp\.async\.bulk\.tensor\.[34]d\.global\S*")
 """A TMA store with a coordinate more than a matrix has dimensions."""
 STORES = Detector("sass", r"UTMASTG\S*", least=4)
-
-
-def _loop(form: str) -> Probe:
-    return Probe("flattened", form)
+_loop = partial(Probe, "flattened")
 
 
 _OWN = (
