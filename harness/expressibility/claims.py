@@ -86,9 +86,9 @@ class Probe:
         return f"{self.name}:{self.form}" + (f"@{self.version}" if self.version else "")
 
 
-def forms(probe: str, subject: str, control: str) -> tuple[Probe, Probe]:
+def forms(probe: str, subject: str, control: str, dialect: str | None = None) -> tuple[Probe, Probe]:
     """The two programs of a proof, where they are forms of one probe."""
-    return Probe(probe, subject), Probe(probe, control)
+    return Probe(probe, subject, dialect=dialect), Probe(probe, control, dialect=dialect)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What the rungs of the ladder hopper need of core Triton and Gluon, beside roles, barriers, products and tiles."""
 
 from dataclasses import replace
-from functools import partial
 
 from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
@@ -86,10 +85,6 @@ WAITS_FOR_AN_IF = Proof(
     RESCALED_IN_FLIGHT,
     seen=False,
 )
-_products = partial(Probe, "products_gluon")
-_order = partial(Probe, "rescale_in_flight")
-_sets = partial(Probe, "two_sets")
-_tiles = partial(Probe, "tiles_gluon")
 
 
 CLAIMS = (
@@ -138,8 +133,7 @@ CLAIMS = (
         Proof(
             "tiles from a counter in Gluon",
             "The next tile comes from an atomic counter in global memory.",
-            _tiles("counter"),
-            _tiles("plain"),
+            *forms("tiles_gluon", "counter", "plain"),
             COUNTER,
         ),
         word=r"gl\.atomic_add",
@@ -171,8 +165,7 @@ CLAIMS = (
         Proof(
             "maxima of integers in Gluon",
             "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats has none.",
-            _tiles("integers"),
-            _tiles("floats"),
+            *forms("tiles_gluon", "integers", "floats"),
             THREE_AT_ONCE,
         ),
         word=r"bitcast=True",
@@ -184,8 +177,7 @@ CLAIMS = (
         Proof(
             "TMA store in Gluon",
             "The machine code has a TMA store (UTMASTG).",
-            _tiles("tma_store"),
-            _tiles("plain"),
+            *forms("tiles_gluon", "tma_store", "plain"),
             Detector("sass", r"UTMASTG\S*"),
         ),
         word="store_async",
@@ -201,11 +193,11 @@ CLAIMS = (
             "In the kernel of overlapped_softmax at 128 x 128, O is multiplied after the next Q K^T is issued and "
             "before the wait for it.",
             Twin("overlapped_softmax", "triton", TILE, head_dim=128),
-            _order("if"),
+            Probe("rescale_in_flight", "if"),
             RESCALED_IN_FLIGHT,
         ),
         *(
-            Proof(f"rescale_in_flight {form}", shows, _order(form), _order("if"), RESCALED_IN_FLIGHT)
+            Proof(f"rescale_in_flight {form}", shows, *forms("rescale_in_flight", form, "if"), RESCALED_IN_FLIGHT)
             for form, shows in (
                 (
                     "every step",
@@ -224,7 +216,7 @@ CLAIMS = (
                 f"rescale_order {form}",
                 shows,
                 Probe("rescale_order", form),
-                _products("early"),
+                Probe("products_gluon", "early"),
                 RESCALED_BETWEEN,
                 seen=False,
             )
@@ -265,8 +257,7 @@ CLAIMS = (
         Proof(
             "early rescale in Gluon",
             "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
-            _products("early"),
-            _products("late"),
+            *forms("products_gluon", "early", "late"),
             RESCALED_BETWEEN,
         ),
         word="is_async=True",
@@ -306,8 +297,7 @@ CLAIMS = (
         Proof(
             "two tiles in flight in Gluon",
             "The code has a second place with two products in flight: the end of a tile.",
-            _products("fused"),
-            _products("late"),
+            *forms("products_gluon", "fused", "late"),
             TWICE_IN_FLIGHT,
         ),
         word="is_async=True",
@@ -352,7 +342,7 @@ CLAIMS = (
             "next_p not serialized",
             "In the machine code, no wait follows every wgmma.",
             Probe("next_p", "bits"),
-            _sets("hook"),
+            Probe("two_sets", "hook"),
             ONE_BY_ONE,
             seen=False,
         ),
@@ -360,8 +350,7 @@ CLAIMS = (
             Proof(
                 f"two_sets {form}",
                 shows,
-                _sets(form),
-                _sets("hook"),
+                *forms("two_sets", form, "hook"),
                 CONVERTED_IN_FLIGHT,
                 seen=False,
             )

@@ -1,9 +1,8 @@
 """Core Triton and Gluon: most proofs here compare a ladder's kernel with its parent."""
 
 from dataclasses import replace
-from functools import partial
 
-from harness.expressibility.claims import Detector, Probe, Proof, claim, forms, in_gluon, in_triton
+from harness.expressibility.claims import Detector, Proof, claim, forms, in_gluon, in_triton
 from harness.operators.attention.claims.cuda import IN_FLIGHT
 from harness.operators.attention.claims.twin import Twin
 
@@ -22,9 +21,6 @@ READ_AHEAD = Detector(
 """Another product comes between an ldmatrix and the first product that reads its fragment."""
 PAIRS = Detector("ttgir", r"nvidia_mma<\{versionMajor = 2\b.*warpsPerCTA = \[(?:2, 4|4, 2)\]")
 SHUFFLES = Detector("sass", r"SHFL\.BFLY", in_loop=True)
-_fragments = partial(Probe, "fragments")
-_fragments_in_gluon = partial(Probe, "fragments_gluon")
-_ragged_in_gluon = partial(Probe, "ragged_gluon")
 
 
 CLAIMS = (
@@ -87,8 +83,7 @@ CLAIMS = (
         Proof(
             "grid of warps in Gluon",
             "Of eight warps, four lie along the rows and two along the columns.",
-            _fragments_in_gluon("pairs"),
-            _fragments_in_gluon("one tile"),
+            *forms("fragments_gluon", "pairs", "one tile"),
             PAIRS,
         ),
         word=r"\[4, 2\]",
@@ -100,8 +95,7 @@ CLAIMS = (
         Proof(
             "two tiles a warp",
             "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
-            _fragments("two tiles"),
-            _fragments("one tile"),
+            *forms("fragments", "two tiles", "one tile"),
             USED_TWICE,
         ),
         word="num_warps",
@@ -113,8 +107,7 @@ CLAIMS = (
         Proof(
             "two tiles a warp in Gluon",
             "With 128 rows and four warps, two mma.sync instructions share each fragment of K and V.",
-            _fragments_in_gluon("two tiles"),
-            _fragments_in_gluon("one tile"),
+            *forms("fragments_gluon", "two tiles", "one tile"),
             USED_TWICE,
         ),
         word=r"\[4, 1\]",
@@ -126,8 +119,7 @@ CLAIMS = (
         Proof(
             "fragments read ahead",
             "Other mma.sync instructions come between an ldmatrix and the first one that reads its fragment.",
-            _fragments("one tile"),
-            _fragments("one step"),
+            *forms("fragments", "one tile", "one step"),
             READ_AHEAD,
         ),
     ),
@@ -139,8 +131,7 @@ CLAIMS = (
         Proof(
             "fragments read ahead in Gluon",
             "In the PTX, the next fragments of K are read before the first mma.sync.",
-            _fragments_in_gluon("ahead"),
-            _fragments_in_gluon("one tile"),
+            *forms("fragments_gluon", "ahead", "one tile"),
             Detector("ptx", "(?:ldmatrix ){9}mma", order=r"ldmatrix(?=\.sync\S*\.x4\.shared)|mma(?=\.sync)"),
         ),
         word=r"\.slice\(",
@@ -165,8 +156,7 @@ CLAIMS = (
         Proof(
             "rows that do not exist in Gluon",
             "The copies take a mask and fill missing rows.",
-            _ragged_in_gluon("masked"),
-            _ragged_in_gluon("whole"),
+            *forms("ragged_gluon", "masked", "whole"),
             Detector("ptx", r"cp\.async\S* \[[^\]]+\], \[[^\]]+\], 0x10, %r\d+"),
         ),
         word="mask=",
@@ -194,8 +184,7 @@ CLAIMS = (
         Proof(
             "row sums in pieces in Gluon",
             "The main loop has no shuffle.",
-            _ragged_in_gluon("pieces"),
-            _ragged_in_gluon("whole"),
+            *forms("ragged_gluon", "pieces", "whole"),
             SHUFFLES,
             seen=False,
             obtained=True,

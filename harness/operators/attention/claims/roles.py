@@ -1,7 +1,5 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
-from functools import partial
-
 from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
 from harness.operators.attention.claims.twin import Twin
 
@@ -28,9 +26,6 @@ PASS_FAILED = Detector("words", r"PassManager::run failed")
 
 def off(form: str) -> Probe:
     return Probe("warp_specialize", f"{form} off")
-
-
-_elementwise = partial(Probe, "elementwise_role")
 
 
 WITHOUT_AN_IF = Proof(
@@ -387,32 +382,28 @@ CLAIMS = (
             "elementwise_role",
             "With an if in tl.map_elementwise over an index, the exponentials are behind a branch of each thread: "
             "between BSSY and BSYNC.",
-            _elementwise("exponentials"),
-            _elementwise("plain"),
+            *forms("elementwise_role", "exponentials", "plain"),
             Detector("sass", r"MUFU\.EX2", 16, within=(r"\bBSSY\b", r"\bBSYNC\b")),
             obtained=False,
         ),
         Proof(
             "elementwise_role load",
             "A load may be behind that branch.",
-            _elementwise("load"),
-            _elementwise("exponentials"),
+            *forms("elementwise_role", "load", "exponentials"),
             Detector("ptx", r"bra ld\.global BB", order=r"\bbra\b|ld\.global|(?<=\$L__)BB\d+_\d+(?=:)"),
             obtained=False,
         ),
         Proof(
             "role_branch without asm",
             "Without inline PTX or a hook, a store behind such a branch is refused.",
-            _elementwise("store"),
-            _elementwise("load"),
+            *forms("elementwise_role", "store", "load"),
             Detector("words", r"Stores are not supported inside map_elementwise"),
         ),
         Proof(
             "elementwise_role product",
             "With a tl.dot and a sum behind that branch, there are barriers of the whole block (bar.sync 0) too, "
             "to which the other warps do not come.",
-            _elementwise("product"),
-            _elementwise("exponentials"),
+            *forms("elementwise_role", "product", "exponentials"),
             Detector(
                 "ptx",
                 r"bra (?:mma\.sync |bar\.sync\s+0 )*bar\.sync\s+0 (?:mma\.sync |bar\.sync\s+0 )*BB",

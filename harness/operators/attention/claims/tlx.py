@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, in_tlx, with_plugin
+from harness.expressibility.claims import Claim, Detector, Probe, Proof, forms, in_tlx, with_plugin
 from harness.operators.attention.claims.copies import LEFT_IN_FLIGHT, MULTICAST
 from harness.operators.attention.claims.hopper import (
     COUNTER,
@@ -17,9 +17,6 @@ from harness.operators.attention.claims.plain import condition
 from harness.operators.attention.claims.twin import UNDER_PV, Twin
 
 _tlx = partial(Probe, "tlx", dialect="tlx")
-_layout = partial(Probe, "tlx_layouts", dialect="tlx")
-_product = partial(Probe, "tlx_products", dialect="tlx")
-_waits = partial(Probe, "tlx_waits", dialect="tlx")
 
 
 def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fault: str | None = None) -> Claim:
@@ -29,22 +26,19 @@ def _claim(technique: str, grade: str, says: str, word: str, *proofs: Proof, fau
 ROLES = Proof(
     "tlx roles",
     "The default task has four warps, two replicas have four each, and the producer has one: 16 warps are launched.",
-    _tlx("roles"),
-    _tlx("plain"),
+    *forms("tlx", "roles", "plain", dialect="tlx"),
     Detector("facts", r"warps 16"),
 )
 REGISTERS = Proof(
     "tlx registers",
     "One task gets 232 registers, the other gets 24.",
-    _tlx("roles"),
-    _tlx("plain"),
+    *forms("tlx", "roles", "plain", dialect="tlx"),
     Detector("ptx", r"setmaxnreg\S+\s+(?:232|24)\b"),
 )
 NAMED = Proof(
     "tlx named barriers",
     "The warps arrive at barrier 9 and wait at barrier 10.",
-    _tlx("barriers"),
-    _tlx("plain"),
+    *forms("tlx", "barriers", "plain", dialect="tlx"),
     Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[9a], 0x100"),
 )
 FLAGSHIP = Twin("flagship", "tlx", head_dim=128, tile=TILE, dialect="tlx")
@@ -84,8 +78,7 @@ OWN = (
         Proof(
             "tlx mbarriers",
             "A task arrives at an mbarrier.",
-            _tlx("roles"),
-            _tlx("plain"),
+            *forms("tlx", "roles", "plain", dialect="tlx"),
             Detector("ptx", r"mbarrier\.arrive\S*"),
         ),
     ),
@@ -106,15 +99,13 @@ OWN = (
         Proof(
             "tlx wait",
             "A wait leaves one product in flight.",
-            _tlx("wait one"),
-            _tlx("wait all"),
+            *forms("tlx", "wait one", "wait all", dialect="tlx"),
             Detector("ptx", r"wgmma\.wait_group\S+\s+1"),
         ),
         Proof(
             "tlx wait in a for",
             "In a for loop, a wait for all products follows each product.",
-            _product("for"),
-            _product("free"),
+            *forms("tlx_products", "for", "free", dialect="tlx"),
             Detector(
                 "ptx", r"commit_group wait_group\S+\s+0", order=r"commit_group(?=\.sync)|wait_group\S+\s+\d", least=2
             ),
@@ -156,8 +147,7 @@ OWN = (
         Proof(
             "tlx early",
             "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
-            _product("early"),
-            _product("free"),
+            *forms("tlx_products", "early", "free", dialect="tlx"),
             RESCALED_BETWEEN,
         ),
     ),
@@ -192,8 +182,7 @@ OWN = (
         Proof(
             "tlx held",
             "A wait that depends on the row sums comes between the exponentials and the wait for P V.",
-            _product("held"),
-            _product("free"),
+            *forms("tlx_products", "held", "free", dialect="tlx"),
             Detector(
                 "ptx",
                 r"ex2 setp\.lt\.f32 try_wait wait_group\.sync\.aligned\s+0",
@@ -209,8 +198,7 @@ OWN = (
         Proof(
             "tlx pinned",
             "A comparison of the row maxima decides whether to arrive.",
-            _product("pinned"),
-            _product("free"),
+            *forms("tlx_products", "pinned", "free", dialect="tlx"),
             Detector("ptx", r"setp\.nan\.f32"),
         ),
     ),
@@ -230,8 +218,7 @@ OWN = (
         Proof(
             "tlx second set",
             "In the PTX, P is converted between the wait for Q K^T and the wait for P V.",
-            _product("second set"),
-            _product("free"),
+            *forms("tlx_products", "second set", "free", dialect="tlx"),
             Detector(
                 "ptx",
                 r"WAIT1 (?:cvt )+WAIT0".replace("WAIT", r"wait_group\.sync\.aligned\s+"),
@@ -241,8 +228,7 @@ OWN = (
         Proof(
             "tlx second set serialized",
             "In the machine code, a wait follows every wgmma.",
-            _product("second set"),
-            _product("free"),
+            *forms("tlx_products", "second set", "free", dialect="tlx"),
             ONE_BY_ONE,
             obtained=False,
         ),
@@ -256,15 +242,13 @@ OWN = (
         Proof(
             "tlx_waits token",
             "A wait for the token of K leaves the copy of V in flight (cp.async.wait_group 1).",
-            _waits("1 token"),
-            _waits("0"),
+            *forms("tlx_waits", "1 token", "0", dialect="tlx"),
             LEFT_IN_FLIGHT,
         ),
         Proof(
             "tlx_waits number",
             "A wait that takes the number 1 and no token leaves no copy in flight.",
-            _waits("1"),
-            _waits("0 token"),
+            *forms("tlx_waits", "1", "0 token", dialect="tlx"),
             LEFT_IN_FLIGHT,
             seen=False,
         ),
@@ -277,8 +261,7 @@ OWN = (
         Proof(
             "tlx reuse",
             "Two tiles of 8192 bytes occupy 8192 bytes.",
-            _tlx("reuse"),
-            _tlx("apart"),
+            *forms("tlx", "reuse", "apart", dialect="tlx"),
             Detector("facts", r"shared 8192"),
         ),
     ),
@@ -290,8 +273,7 @@ OWN = (
         Proof(
             "tlx padded",
             "The tile has a padded layout.",
-            _layout("padded"),
-            _layout("plain"),
+            *forms("tlx_layouts", "padded", "plain", dialect="tlx"),
             Detector("ttgir", r"padded_shared<"),
         ),
     ),
@@ -303,8 +285,7 @@ OWN = (
         Proof(
             "tlx xor",
             "The tile has the XOR layout that the source spells out.",
-            _layout("xor"),
-            _layout("plain"),
+            *forms("tlx_layouts", "xor", "plain", dialect="tlx"),
             Detector("ttgir", r"\[1, 8\], \[2, 16\], \[4, 32\]"),
         ),
     ),
@@ -317,15 +298,13 @@ OWN = (
         Proof(
             "tlx plain",
             "The tile has the layout without XOR that the source spells out.",
-            _layout("plain"),
-            _layout("xor"),
+            *forms("tlx_layouts", "plain", "xor", dialect="tlx"),
             Detector("ttgir", r"\[1, 0\], \[2, 0\], \[4, 0\]"),
         ),
         Proof(
             "tlx none asked",
             "swizzled_layout(0, 0, 0) becomes a swizzle of 128 bytes.",
-            _layout("none asked"),
-            _layout("plain"),
+            *forms("tlx_layouts", "none asked", "plain", dialect="tlx"),
             Detector("ttgir", r"swizzlingByteWidth = 128"),
             obtained=False,
         ),

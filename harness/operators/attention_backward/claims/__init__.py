@@ -46,10 +46,6 @@ WRITTEN = Detector("ptx", r"cp\.async\.bulk\.wait_group\s+0")
 
 EARLY, LATE = ("3.6.0", "3.7.1"), ("3.8.0", "3.9.0")
 _loop = partial(Probe, "gradients")
-_step = partial(Probe, "gradients_gluon")
-_adds = partial(Probe, "additions")
-_gluon_adds = partial(Probe, "additions_gluon")
-_tlx_adds = partial(Probe, "additions_tlx", dialect="tlx")
 
 
 def _in_cuda(technique: str, says: str, subject: str, control: str, detector: Detector) -> Claim:
@@ -67,15 +63,13 @@ IGNORED = Proof(
 FAILS = Proof(
     "gradients roles of 4 warps",
     "With four warps the compiler aborts.",
-    _loop("roles of 4 warps"),
-    _loop("4 warps"),
+    *forms("gradients", "roles of 4 warps", "4 warps"),
     ABORTS,
 )
 DROPPED = Proof(
     "gradients roles dropped",
     "With roles the program has no atomic operation any more: dQ is never added.",
-    _loop("roles and atomics"),
-    _loop("atomics"),
+    *forms("gradients", "roles and atomics", "atomics"),
     FOUR,
     seen=False,
 )
@@ -93,49 +87,43 @@ RUNS_ON = Proof(
     "gradients bulk",
     "An iteration ends without a wait for its addition, which runs under the products of the next.",
     _loop("plain"),
-    _adds("bulk"),
+    Probe("additions", "bulk"),
     BEFORE_THE_NEXT,
 )
 BY_ATOMICS = Proof(
     "additions ordered",
     "The additions come between an operation that acquires and one that releases.",
-    _adds("ordered"),
-    _adds("atomic"),
+    *forms("additions", "ordered", "atomic"),
     IN_TURN,
 )
 GLUON_ROLE = Proof(
     "additions_gluon atomic",
     "A partition of one warp has the additions.",
-    _gluon_adds("atomic"),
-    _gluon_adds("four"),
+    *forms("additions_gluon", "atomic", "four"),
     PARTITION_OF_ONE,
 )
 GLUON_BULK = Proof(
     "additions_gluon bulk",
     "The PTX has a bulk copy that adds (cp.reduce).",
-    _gluon_adds("bulk"),
-    _gluon_adds("atomic"),
+    *forms("additions_gluon", "bulk", "atomic"),
     ADDED,
 )
 GLUON_REFUSED = Proof(
     "additions_gluon refused",
     "The module has no async_atomic_add.",
-    _gluon_adds("bulk"),
-    _gluon_adds("atomic"),
+    *forms("additions_gluon", "bulk", "atomic"),
     Detector("words", r"has no attribute 'async_atomic_add'"),
 )
 GLUON_IN_TURN = Proof(
     "additions_gluon ordered",
     "The additions come between an operation that acquires and one that releases.",
-    _gluon_adds("ordered"),
-    _gluon_adds("four"),
+    *forms("additions_gluon", "ordered", "four"),
     IN_TURN,
 )
 IN_A_TASK = Proof(
     "additions_tlx task",
     "A task of one warp has the additions.",
-    _tlx_adds("read"),
-    _tlx_adds("no tasks"),
+    *forms("additions_tlx", "read", "no tasks", dialect="tlx"),
     PARTITION_OF_ONE,
 )
 SEMAPHORE = "A loop waits for a flag with acquire, atomic operations add, and behind a barrier another releases."
@@ -171,15 +159,13 @@ _OF_TRITON = (
         Proof(
             "gradients rotated",
             "No wait stands between S of the next step and the exponentials.",
-            _loop("rotated"),
-            _loop("plain"),
+            *forms("gradients", "rotated", "plain"),
             NO_WAIT_BEFORE_EXP2,
         ),
         Proof(
             "gradients next scores",
             "If S of the next step is only asked for first, it is waited for right before the exponentials.",
-            _loop("next scores"),
-            _loop("rotated"),
+            *forms("gradients", "next scores", "rotated"),
             NO_WAIT_BEFORE_EXP2,
             seen=False,
         ),
@@ -194,8 +180,7 @@ _OF_TRITON = (
         Proof(
             "gradients roles",
             "num_warps=4 launches 12 warps.",
-            _loop("roles and atomics"),
-            _loop("atomics"),
+            *forms("gradients", "roles and atomics", "atomics"),
             ROLES,
         ),
         DROPPED,
@@ -240,8 +225,7 @@ _OF_TRITON = (
         Proof(
             "vector_atomics",
             "An atomic operation adds four numbers (v4.f32).",
-            _adds("atomic"),
-            _adds("strided"),
+            *forms("additions", "atomic", "strided"),
             FOUR,
         ),
     ),
@@ -254,7 +238,7 @@ _OF_TRITON = (
         Proof(
             "additions read",
             "No wait is for what a bulk copy writes.",
-            _adds("ordered bulk"),
+            Probe("additions", "ordered bulk"),
             Twin("deterministic", "cuda"),
             WRITTEN,
             seen=False,
@@ -271,8 +255,7 @@ _OF_TRITON = (
         Proof(
             "additions written",
             "The wait behind the bulk copy is until it has written, and a release follows it.",
-            _adds("ordered bulk"),
-            _adds("bulk"),
+            *forms("additions", "ordered bulk", "bulk"),
             Detector(
                 "ptx",
                 r"cp\.reduce wait_group\s+0 release",
@@ -298,8 +281,7 @@ _OF_TLX = (
         "backward_roles",
         "tlx",
         "Each task has its own code, warps and registers.",
-        _tlx_adds("written"),
-        _tlx_adds("no tasks"),
+        *forms("additions_tlx", "written", "no tasks", dialect="tlx"),
         Detector("ptx", r"setmaxnreg\S+\s+24\b"),
         r"registers=24",
     ),
@@ -316,8 +298,7 @@ _OF_TLX = (
         "ordered_additions",
         "tlx",
         "A wait for bulk copies says whether it is until they have written, so that a flag may follow.",
-        _tlx_adds("written"),
-        _tlx_adds("read"),
+        *forms("additions_tlx", "written", "read", dialect="tlx"),
         WRITTEN,
         "read_only=",
     ),
@@ -328,8 +309,7 @@ _OF_GLUON = (
         "left_operands",
         "gluon",
         "A product takes its left operand in the layout of registers that the source converts it to.",
-        _step("registers"),
-        _step("shared"),
+        *forms("gradients_gluon", "registers", "shared"),
         Detector("ptx", FROM_REGISTERS),
         "DotOperandLayout",
     ),
@@ -338,8 +318,7 @@ _OF_GLUON = (
         "gluon",
         "A wait says how many products may be in flight: the exponentials come between the one for S and the one for "
         "dP.",
-        _step("registers"),
-        _step("waits at once"),
+        *forms("gradients_gluon", "registers", "waits at once"),
         UNDER_DP,
         r"warpgroup_mma_wait\(1",
     ),
@@ -347,8 +326,7 @@ _OF_GLUON = (
         "backward_roles",
         "gluon",
         "Each partition has its own code, warps and registers.",
-        _gluon_adds("atomic"),
-        _gluon_adds("pairs"),
+        *forms("additions_gluon", "atomic", "pairs"),
         Detector("ptx", r"setmaxnreg\S+\s+24\b"),
         r"gl\.warp_specialize",
     ),
@@ -386,8 +364,7 @@ _OF_GLUON = (
         "vector_atomics",
         "gluon",
         "A layout with four numbers in a row for each thread.",
-        _gluon_adds("four"),
-        _gluon_adds("pairs"),
+        *forms("additions_gluon", "four", "pairs"),
         FOUR,
         "BlockedLayout",
     ),
@@ -400,8 +377,7 @@ _OF_GLUON = (
         Proof(
             "additions_gluon written",
             "The wait is until the bulk copy has written.",
-            _gluon_adds("written"),
-            _gluon_adds("bulk"),
+            *forms("additions_gluon", "written", "bulk"),
             WRITTEN,
         ),
         versions=LATE,

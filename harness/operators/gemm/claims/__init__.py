@@ -4,9 +4,7 @@ What attention asks as well is claimed there: clusters and multicast, roles and 
 swizzle that a box's width chooses, TMA stores, flags between programs.
 """
 
-from functools import partial
-
-from harness.expressibility.claims import Claim, Detector, Probe, Proof, by_pair, in_triton, inherited
+from harness.expressibility.claims import Claim, Detector, Proof, by_pair, forms, in_triton, inherited
 from harness.operators.gemm.claims.twin import Twin
 
 INITIALIZED_AGAIN = Detector("sass", r"SYNCS\.EXCH\S*", in_loop=True)
@@ -26,7 +24,6 @@ HALF_A_BUFFER = Detector("facts", r"shared 180\d\d\d")
 CUT = Detector("ptx", r"cp\.async\.bulk\.tensor\.[34]d\.global\S*")
 """A TMA store with a coordinate more than a matrix has dimensions."""
 STORES = Detector("sass", r"UTMASTG\S*", least=4)
-_loop = partial(Probe, "flattened")
 
 
 _OWN = (
@@ -40,8 +37,7 @@ _OWN = (
         Proof(
             "flattened ring",
             "No barrier of the ring is initialized in a loop; two nested loops initialize all for every tile.",
-            _loop("flat"),
-            _loop("nested"),
+            *forms("flattened", "flat", "nested"),
             INITIALIZED_AGAIN,
             seen=False,
             obtained=True,
@@ -49,15 +45,13 @@ _OWN = (
         Proof(
             "flattened store",
             "An iteration ends without a wait for its store; with roles the wait stands right behind the store.",
-            _loop("flat"),
-            _loop("roles"),
+            *forms("flattened", "flat", "roles"),
             STORED_LATER,
         ),
         Proof(
             "flattened roles",
             "warp_specialize=True adds warps to two nested loops, and none to a flattened one.",
-            _loop("flat roles"),
-            _loop("roles"),
+            *forms("flattened", "flat roles", "roles"),
             ROLES,
             seen=False,
         ),
@@ -101,8 +95,7 @@ _OWN = (
         Proof(
             "flattened halves",
             "Shared memory is half a tile of C smaller than with one store.",
-            _loop("flat halves"),
-            _loop("flat"),
+            *forms("flattened", "flat halves", "flat"),
             HALF_A_BUFFER,
         ),
         word=r"tl\.split",
