@@ -1,7 +1,7 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
 from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof, forms, in_cuda, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, twins
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
 PRINTED = Detector("ptx", r"\bvprintf\b")
@@ -233,8 +233,7 @@ CLAIMS = (
         Proof(
             "warp_specialized_sm100 in CUDA",
             "The block has 288 threads: eight consumer warps and a producer warp.",
-            Twin("warp_specialized", "cuda", arch="sm_100a"),
-            Twin("mbarrier_ring", "cuda", arch="sm_100a"),
+            *twins("cuda", "warp_specialized", "mbarrier_ring", arch="sm_100a"),
             Detector("ptx", r"\.maxntid 288"),
         ),
     ),

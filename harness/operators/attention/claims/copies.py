@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.expressibility.claims import Claim, Detector, Probe, Proof, forms, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, twins
 
 LOOP = (r"scf\.for", r"^    [}]")
 COPY_BEFORE_PRODUCT = Detector(
@@ -225,15 +225,13 @@ CLAIMS = (
         Proof(
             "cluster_multicast in Gluon, loads",
             "K and V arrive by multicast loads.",
-            Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
-            Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            *twins("gluon", "cluster_multicast", "pinned_maxima", head_dim=128, tile="128x128-s2-w8"),
             MULTICAST,
         ),
         Proof(
             "cluster_multicast in Gluon, releases",
             "Arrivals that free a buffer can go to another block of the cluster (shared::cluster).",
-            Twin("cluster_multicast", "gluon", head_dim=128, tile="128x128-s2-w8"),
-            Twin("pinned_maxima", "gluon", head_dim=128, tile="128x128-s2-w8"),
+            *twins("gluon", "cluster_multicast", "pinned_maxima", head_dim=128, tile="128x128-s2-w8"),
             ARRIVAL_ELSEWHERE,
         ),
         Proof(

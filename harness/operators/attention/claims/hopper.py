@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, twins
 
 TILE = "128x128-s2-w8"
 """For kernels of core Triton, because the reference tiles of these rungs are not powers of two."""
@@ -97,8 +97,7 @@ CLAIMS = (
         Proof(
             "tiles from a counter",
             "The next tile comes from an atomic counter in global memory.",
-            Twin("persistent", "triton", tile=TILE),
-            Twin("overlapped_softmax", "triton", tile=TILE),
+            *twins("triton", "persistent", "overlapped_softmax", tile=TILE),
             COUNTER,
         ),
         Proof(
@@ -145,8 +144,7 @@ CLAIMS = (
         Proof(
             "maxima of integers",
             "One instruction takes the maximum of three integers (VIMNMX3). The kernel that compares floats has none.",
-            Twin("integer_max", "triton", tile=TILE),
-            Twin("wgmma", "triton", tile=TILE),
+            *twins("triton", "integer_max", "wgmma", tile=TILE),
             THREE_AT_ONCE,
         ),
         word=r"bitcast=True",
@@ -158,8 +156,7 @@ CLAIMS = (
         Proof(
             "integer_max in Gluon",
             "In an attention kernel, one instruction takes the maximum of three integers (VIMNMX3).",
-            Twin("integer_max", "gluon", tile=TILE),
-            Twin("persistent", "gluon", tile=TILE),
+            *twins("gluon", "integer_max", "persistent", tile=TILE),
             THREE_AT_ONCE,
         ),
         Proof(
@@ -250,8 +247,7 @@ CLAIMS = (
         Proof(
             "early_rescale in Gluon",
             "In the PTX, O is rescaled after Q K^T is issued and before P V is issued.",
-            Twin("early_rescale", "gluon", tile=TILE),
-            Twin("lazy_rescale_wgmma", "gluon", tile=TILE),
+            *twins("gluon", "early_rescale", "lazy_rescale_wgmma", tile=TILE),
             RESCALED_BETWEEN,
         ),
         Proof(
@@ -290,8 +286,7 @@ CLAIMS = (
         Proof(
             "fused_switch in Gluon",
             "Each of two warpgroups has a second place with two products in flight: the end of a tile.",
-            Twin("fused_switch", "gluon", tile=TILE),
-            Twin("persistent", "gluon", tile=TILE),
+            *twins("gluon", "fused_switch", "persistent", tile=TILE),
             replace(TWICE_IN_FLIGHT, least=3),
         ),
         Proof(

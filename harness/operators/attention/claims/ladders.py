@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from harness.expressibility.claims import Detector, Proof, claim, forms, in_gluon, in_triton
 from harness.operators.attention.claims.cuda import IN_FLIGHT
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, twins
 
 SQUARE = "128x128-s2-w8"
 MULTIPLICATIONS = Detector("ptx", r"\bmul\.\S*f32", 150)
@@ -52,8 +52,7 @@ CLAIMS = (
             Proof(
                 f"large_tile in {language}",
                 "The machine code has more tensor-core instructions: an iteration covers more keys.",
-                Twin("large_tile", dialect),
-                Twin("xor_swizzle", dialect),
+                *twins(dialect, "large_tile", "xor_swizzle"),
                 MANY_PRODUCTS,
             ),
             word="import twin",  # another kernel's program: the registry sets its tile
@@ -169,8 +168,7 @@ CLAIMS = (
         Proof(
             "row sums in pieces",
             "The main loop has fewer shuffles, because those of the row sums come after it.",
-            Twin("lean_instructions", "triton", tile="64x64-s1-w4"),
-            Twin("general_shapes", "triton", tile="64x64-s1-w4"),
+            *twins("triton", "lean_instructions", "general_shapes", tile="64x64-s1-w4"),
             replace(SHUFFLES, least=16),
             seen=False,
             obtained=True,
@@ -226,15 +224,13 @@ CLAIMS = (
         Proof(
             "softmax_lock in Gluon",
             "In the PTX, the exponentials follow a wait, with no mma.sync between.",
-            Twin("softmax_lock", "gluon"),
-            Twin("setmaxnreg_consumers", "gluon"),
+            *twins("gluon", "softmax_lock", "setmaxnreg_consumers"),
             Detector("ptx", "try_wait ex2", order=r"try_wait(?=\.parity)|\bmma(?=\.sync)|\bex2(?=\.approx)"),
         ),
         Proof(
             "lock by mbarriers in Gluon",
             "In the PTX, the exponentials follow a wait, with no wgmma or shuffle between.",
-            Twin("exp_lock", "gluon", tile=SQUARE),
-            Twin("producer_consumer", "gluon", tile=SQUARE),
+            *twins("gluon", "exp_lock", "producer_consumer", tile=SQUARE),
             Detector(
                 "ptx",
                 "try_wait ex2",
@@ -244,8 +240,7 @@ CLAIMS = (
         Proof(
             "turns by mbarriers in Gluon",
             "After it issues two products, a warpgroup arrives at an mbarrier before it waits for the first product.",
-            Twin("pingpong", "gluon", tile=SQUARE),
-            Twin("overlapped_softmax", "gluon", tile=SQUARE),
+            *twins("gluon", "pingpong", "overlapped_softmax", tile=SQUARE),
             Detector(
                 "ptx",
                 r"commit_group arrive wait_group\.sync\.aligned\s+1",
@@ -279,22 +274,19 @@ CLAIMS = (
         Proof(
             "flagship in Gluon, in flight",
             "In the PTX, the exponentials come between the wait for Q K^T and the wait for P V.",
-            Twin("flagship", "gluon", tile=SQUARE),
-            Twin("producer_consumer", "gluon", tile=SQUARE),
+            *twins("gluon", "flagship", "producer_consumer", tile=SQUARE),
             IN_FLIGHT,
         ),
         Proof(
             "flagship in Gluon, stores",
             "O leaves by TMA (UTMASTG).",
-            Twin("flagship", "gluon", tile=SQUARE),
-            Twin("persistent", "gluon", tile=SQUARE),
+            *twins("gluon", "flagship", "persistent", tile=SQUARE),
             Detector("sass", r"UTMASTG\S*"),
         ),
         Proof(
             "flagship in Gluon, tiles",
             "The next tile comes from an atomic counter.",
-            Twin("flagship", "gluon", tile=SQUARE),
-            Twin("pinned_maxima", "gluon", tile=SQUARE),
+            *twins("gluon", "flagship", "pinned_maxima", tile=SQUARE),
             Detector("ptx", r"\batom\.\S*add\S*"),
         ),
         word=r"warp_specialize",

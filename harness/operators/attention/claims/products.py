@@ -1,7 +1,7 @@
 """Tensor-core products: which instruction, which shape, and what stays in flight during the softmax."""
 
 from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin, under_pv
+from harness.operators.attention.claims.twin import Twin, twins, under_pv
 
 NATIVE = Proof(
     "mma_choice native",
@@ -170,8 +170,7 @@ CLAIMS = (
             "overlap_in_flight d128",
             "At head_dim 128, a kernel with the first order, that of scores_in_flight at 64 x 64, has exponentials "
             "between wgmma instructions and the wait for them in its machine code.",
-            Twin("scores_in_flight", "triton_native", "64x64-s2-w4", head_dim=128),
-            Twin("lean_mbarrier_ring", "triton_native", "64x64-s2-w4", head_dim=128),
+            *twins("triton_native", "scores_in_flight", "lean_mbarrier_ring", tile="64x64-s2-w4", head_dim=128),
             EXPONENTIALS_IN_FLIGHT,
         ),
         Proof(

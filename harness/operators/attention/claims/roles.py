@@ -1,7 +1,7 @@
 """Warps with roles: who loads, who multiplies, with how many registers, and how they wait."""
 
 from harness.expressibility.claims import Detector, Probe, Proof, forms, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin
+from harness.operators.attention.claims.twin import Twin, twins
 
 NUMBERED = Detector("sass", r"BAR\.(?:SYNC\S*|ARV) 0x[4-9a-f], 0x\w+")
 SETMAXNREG = Detector("sass", r"USETMAXREG\S*")
@@ -189,8 +189,7 @@ CLAIMS = (
         Proof(
             "warp_specialized in Gluon",
             "Eight consumer warps, one producer warp and three idle warps: 12 warps are launched.",
-            Twin("warp_specialized", "gluon"),
-            Twin("mbarrier_ring", "gluon"),
+            *twins("gluon", "warp_specialized", "mbarrier_ring"),
             ROLES,
         ),
         Proof(
@@ -301,8 +300,7 @@ CLAIMS = (
         Proof(
             "setmaxnreg_consumers in Gluon",
             "Each of the two consumer warpgroups gets 240 registers.",
-            Twin("setmaxnreg_consumers", "gluon"),
-            Twin("mbarrier_ring", "gluon"),
+            *twins("gluon", "setmaxnreg_consumers", "mbarrier_ring"),
             Detector("ptx", r"setmaxnreg\S+\s+240\b"),
         ),
         Proof(
@@ -343,8 +341,7 @@ CLAIMS = (
         Proof(
             "mbarrier_ring in Gluon",
             "The kernel arrives at empty mbarriers.",
-            Twin("mbarrier_ring", "gluon"),
-            Twin("tma_swizzle", "gluon"),
+            *twins("gluon", "mbarrier_ring", "tma_swizzle"),
             EMPTY_WAITS,
         ),
         Proof(

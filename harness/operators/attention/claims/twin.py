@@ -1,6 +1,7 @@
 """A kernel of attention that a proof is about."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from harness.expressibility import claims
 from harness.expressibility.claims import Detector, Proof
@@ -20,6 +21,11 @@ class Twin(claims.Twin):
     @property
     def label(self) -> str:
         return self._label(f"{self.technique} d{self.head_dim}")
+
+
+def twins(backend: str, subject: str, control: str, **alike: Any) -> tuple[Twin, Twin]:
+    """The two kernels of a proof, where they differ in their technique alone."""
+    return Twin(subject, backend, **alike), Twin(control, backend, **alike)
 
 
 UNDER_PV = Detector(
