@@ -31,8 +31,8 @@ from cuda_kernels.toolchain import Toolchain, toolchain
 
 BUILD = CACHE / "cuda"
 NO_LAUNCH = (
-    "it exports no launch; a kernel file ends in `EXPORT int launch(const AttentionArgs* args, void* stream)`, "
-    "and a launch without EXPORT (attention.cuh) is hidden"
+    "it exports no launch; a kernel file ends in `EXPORT int launch(const <Arguments>* args, void* stream)`, with "
+    "structure and EXPORT of its operator's header; a launch without EXPORT is hidden"
 )
 HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 """torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""

@@ -39,7 +39,7 @@ def build(
 ) -> Path:
     """The library of kernel file `path` for these constants; from the build folder when it is there.
 
-    `root` is the folder that holds attention.cuh, ptx/ and cpu/; `include` are further folders. `sanitize` adds the
+    `root` is the folder that holds operators, ptx/ and cpu/; `include` are further folders. `sanitize` adds the
     address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library (see
     `sanitizer_environment`). Raises FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
     """

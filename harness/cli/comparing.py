@@ -156,8 +156,8 @@ def history(
     if not found:
         cells = {one: past.cells(RECORDED, one, experiment, operator or "*") for one in gpus}
         others = [one for one in gpus if one != gpu and any(set(given) <= cell for cell in cells[one])]
-        step = f"; `--gpu {others[0]}` has some" if others else ""
-        told = f"but no recorded {mode} timing of {experiment} on {gpu} has these words{step}"
+        step = f"`--gpu {others[0]}` has some" if others else "`twinkernels run` on such a GPU and `record` add one"
+        told = f"but no recorded {mode} timing of {experiment} on {gpu} has these words; {step}"
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
     if len(found) > 1 and as_csv:
         shown = "; ".join(list(found)[:FEW]) + ("; ..." if len(found) > FEW else "")

@@ -115,20 +115,30 @@ def bad_usage(option: str = "") -> Iterator[None]:
         raise typer.BadParameter(plain(f"{option}{error}")) from None
 
 
-def require_known(kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`") -> None:
-    """Bad usage for the first of the names that is not known, with the nearest ones, or the command that shows all."""
+def require_known(
+    kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`", expected: str = ""
+) -> None:
+    """Bad usage for the first of the names that is not known, with the nearest ones of the operator that it begins
+    with, else with what is `expected`, by default the first ones and the command that shows all."""
     known = list(dict.fromkeys(known))
     for name in names:
         if name not in known:
+            operator, _, stem = name.rpartition("/")
+            here = [one for one in known if operator in operators.names() and operator in _operators_of(one)] or known
             by_stem: dict[str, list[str]] = {}
-            for one in known:
+            for one in here:
                 by_stem.setdefault(one.rpartition("/")[2], []).append(one)
-            near = difflib.get_close_matches(name.rpartition("/")[2].lower(), by_stem, n=3, cutoff=NEAR)
+            near = difflib.get_close_matches(stem.lower(), by_stem, n=3, cutoff=NEAR)
             close = [one for stem in near for one in by_stem[stem]]
-            close = [one for one in close if one.startswith(f"{name.rpartition('/')[0]}/")] or close
-            listed = ", ".join(known) if len(known) <= MOST_LISTED else f"{', '.join(known[:3])} ...; see {shown_by}"
-            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {listed}"
+            listed = ", ".join(here) if len(here) <= MOST_LISTED else f"{', '.join(here[:3])} ...; see {shown_by}"
+            hint = f"did you mean {' or '.join(close)}?" if close else expected or f"known: {listed}"
             raise typer.BadParameter(f"{kind}: got {name!r}, {hint}")
+
+
+def _operators_of(name: str) -> list[str]:
+    """The operator that a name of a technique or an experiment begins with, else that of its technique."""
+    operator = name.rpartition("/")[0]
+    return [operator] if operator else [one.operator for one in techniques.kernels() if techniques.key(one) == name]
 
 
 def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> None:
@@ -141,7 +151,9 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
     known = dict.fromkeys((*stems, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
     unlike = [word for word in words if word not in known and not own.is_kernel(word)]
     parts = (part for word in unlike for part in word.split("-"))
-    require_known("CELL", (part for part in parts if not re.fullmatch(PART, part)), known)
+    unknown = (part for part in parts if not re.fullmatch(PART, part))
+    others = "a technique (`twinkernels list`), a problem, a tile or a part of one"
+    require_known("CELL", unknown, known, expected=f"expected a backend ({SERIES}), {others}")
 
 
 def chosen(names: list[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> tuple[str, ...]:
@@ -155,7 +167,7 @@ def chosen(names: list[str] | None, slugs: Iterable[str] | None = None, asked: s
                 "`twinkernels check FILE --report` shows the machine code"
             )
     operator = operator_of(names, slugs, asked)
-    require_known("technique", (name for name in names or () if not techniques.find(name)), NAMES)
+    _require_techniques(name for name in names or () if not techniques.find(name))
     wanted = [name.rpartition("/")[2] for name in names or ()] or [one.name for one in operator.techniques]
     known = (*operator.techniques, *operator.ablations)
     return tuple(techniques.shown(one) for one in known if one.name in wanted)
@@ -165,12 +177,17 @@ def technique_called(name: str) -> Technique:
     """The technique or ablation of this name. Bad usage for one that is not known, or that several operators have."""
     with bad_usage():
         found = techniques.find(name)
-    if not found and name in operators.names():
-        raise typer.BadParameter(f"technique: got {name!r}, an operator; `twinkernels list` shows its techniques")
-    if not found and name in (*catalog.names(), *catalog.full_names()):
-        raise typer.BadParameter(f"technique: got {name!r}, an experiment; `twinkernels run {name}` runs it")
-    require_known("technique", [] if found else [name], NAMES)
+    _require_techniques([] if found else [name])
     return techniques.get(name)
+
+
+def _require_techniques(names: Iterable[str]) -> None:
+    for name in names:
+        if name in operators.names():
+            raise typer.BadParameter(f"technique: got {name!r}, an operator; `twinkernels list` shows its techniques")
+        if name in (*catalog.names(), *catalog.full_names()):
+            raise typer.BadParameter(f"technique: got {name!r}, an experiment; `twinkernels run {name}` runs it")
+        require_known("technique", [name], NAMES)
 
 
 def operator_of(names: Iterable[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> Operator:
