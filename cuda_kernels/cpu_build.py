@@ -50,12 +50,13 @@ def build(
     runtime = _runtime(root, options, ("-Og",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
     search = [f"-I{folder}" for folder in include]
     kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
-    # Most kernels run once: -O2 compiles half as long again and runs no faster, for the time goes to the runtime.
-    command = [compiler(), *options, *search, *constants, "-O1", *kernel]
-    link = ["-x", "none", str(runtime), "-shared", "-Wl,-z,defs"]
+    # The time goes to the runtime: with -O1 a kernel compiles a third longer and runs no faster.
+    command = [compiler(), *options, *search, *constants, "-Og", *kernel]
+    gold = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []  # links in a third of ld's time
+    link = ["-x", "none", str(runtime), "-shared", "-Wl,-z,defs", *gold]
     made_from = [*includes.closure([path], [root / "cpu", root, *include]), runtime]
     return _made(
-        path.stem, "so", made_from, [*options, *constants, "-O1"], lambda out: [*command, *link, "-o", str(out)]
+        path.stem, "so", made_from, [*options, *constants, "-Og"], lambda out: [*command, *link, "-o", str(out)]
     )
 
 
@@ -168,7 +169,7 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
         "gch",
         [header],
         options,
-        lambda out: [compiler(), *options, "-O1", "-x", "c++-header", str(header), "-o", str(out)],
+        lambda out: [compiler(), *options, "-Og", "-x", "c++-header", str(header), "-o", str(out)],
     )
     plain = precompiled.with_suffix("")
     with locked(precompiled):
@@ -182,7 +183,7 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
 def _runtime(root: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """The runtime as one object, and one unit: compiled file by file it takes three times as long, most of it on the
     headers. Under sanitizers it is compiled more often than it runs. Without the precompiled header, which is made at
-    the kernels' -O1: with another level g++ 12 dies on it (internal error, "during IPA pass: cp")."""
+    the kernels' -Og: with another level g++ 12 dies on it (internal error, "during IPA pass: cp")."""
     units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
     together = [word for unit in units for word in ("-include", str(unit))]
     source = ["-x", "c++", *together, "-c", os.devnull]
