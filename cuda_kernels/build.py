@@ -179,9 +179,10 @@ load_inline(
 def _nvcc(folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain) -> tuple[Path, str]:
     (folder / "cuda.cu").write_text(source)
     library = folder / f"{name}.so"
+    # Without relocatable device code nothing is linked for the device, but for an empty cubin to disassemble.
     done = subprocess.run(
         [
-            *(str(tools.bin / "nvcc"), *options, f"-I{HERE}", "-Xcompiler=-fPIC", "-shared"),
+            *(str(tools.bin / "nvcc"), *options, f"-I{HERE}", "-Xcompiler=-fPIC", "-shared", "-nodlink"),
             *(f"-L{tools.home / 'lib'}", "-o", str(library), "cuda.cu"),
         ],
         capture_output=True,
