@@ -124,6 +124,8 @@ void Shadow::check_writable(Thread& self, uint32_t offset, uint32_t bytes, Proxy
       const Read* reads = all[warp].reads.data();
       const uint8_t* lanes = all[warp].lanes.data();
       for (uint32_t cell = first; cell <= last; ++cell) {
+        // Most neighbours were read by one instruction.
+        if (cell > first && lanes[cell] == lanes[cell - 1] && reads[cell].clock == reads[cell - 1].clock) continue;
         const int agent =
             lanes[cell] == TENSOR_CORES ? self.cluster->agent_of_tensor_cores(warp) : warp * LANES + lanes[cell];
         const auto reader = [&] { return agent_name(*self.cluster, agent) + " at " + at(reads[cell].site); };
