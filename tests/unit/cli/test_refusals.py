@@ -101,11 +101,7 @@ def test_a_refusal_takes_half_a_second() -> None:
             "technique: got gemm/xor_swizzle, of gemm, but attention/xor_swizzle is of attention",
             "run the command for each",
         ),
-        (
-            ("inspect", "gemm/xor_swizle"),
-            "technique: got 'gemm/xor_swizle'",
-            "did you mean gemm/xor_swizzle or tma_swizzle?",
-        ),
+        (("inspect", "gemm/xor_swizle"), "got 'gemm/xor_swizle'", "did you mean gemm/xor_swizzle or gemm/tma_swizzle?"),
         (("inspect", "gemm/hilbert"), "technique: got 'gemm/hilbert'", "did you mean hilbert_order?"),
         (("check", "gemm/nosuch"), "got 'gemm/nosuch'", "known: gemm/scalar, block_tiled, register_tiled ...; see"),
         (("new", "foo", "--from", "gemm/nosuch"), "got 'gemm/nosuch'", "known: gemm/scalar, block_tiled, "),

@@ -245,12 +245,7 @@ def test_a_cu_file_anywhere_runs_on_the_cpu(tmp_path: Path) -> None:
 CU_FILES = {
     "declines.cu": ("launch", "801", "unsupported", "cudaErrorNotSupported for b1-"),
     "fails.cu": ("launch", "1", "launch_error", r"launch returns cudaError 1 \(cudaErrorInvalidValue\)"),
-    "without_launch.cu": (
-        "lunch",
-        "0",
-        "compile_error",
-        "it exports no launch.*<Arguments>.* without EXPORT is hidden",
-    ),
+    "without_launch.cu": ("lunch", "0", "compile_error", "exports no launch.*<Arguments>.* without EXPORT is hidden"),
     "broken.cu": (
         "launch",
         "zero",
