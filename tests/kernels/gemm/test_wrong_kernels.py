@@ -124,7 +124,7 @@ TABLE: edits.Table = {
             "transposed_for_a_and_not_for_b",
             "BLOCK_N, M_CONTIGUOUS, N_CONTIGUOUS>(",
             "BLOCK_N, M_CONTIGUOUS, false>(",
-            "max_error",
+            "shared_out_of_range",
             MAJORS,
         ),
         (
@@ -134,17 +134,23 @@ TABLE: edits.Table = {
             "max_error",
             MAJORS,
         ),
-        ("second_box_over_the_first", "b + n * ROW_BYTES, params", "b, params", "max_error", MAJORS),
+        (
+            "second_box_over_the_first",
+            "b + n * ROW_BYTES, params",
+            "b, params",
+            "shared_read_before_written",
+            MAJORS,
+        ),
         (
             "one_box_too_few",
             "for (int n = 0; n < BLOCK_N; n += BOX)",
             "for (int n = BOX; n < BLOCK_N; n += BOX)",
-            "deadlock",
+            "mbarrier_wrong_bytes",
             MAJORS,
         ),
     ],
     ("either_major", "majors.cuh"): [
-        ("strides_exchanged", "BOX_BYTES, 8 * ROW_BYTES,", "8 * ROW_BYTES, BOX_BYTES,", "max_error", MAJORS),
+        ("strides_exchanged", "BOX_BYTES, 8 * ROW_BYTES,", "8 * ROW_BYTES, BOX_BYTES,", "copy_in_flight", MAJORS),
         ("boxes_of_the_whole_tile", "{BOX, transposed ? BLOCK_K : box}", "{box, BOX}", "bad_tensor_map", MAJORS),
     ],
     ("pingpong", None): [
