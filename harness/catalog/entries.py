@@ -137,8 +137,9 @@ class Ladder:
     every: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Fields that all its rungs have in common."""
 
-    def rungs(self, *techniques: OfTechnique) -> tuple[OfTechnique, ...]:
-        return tuple(replace(one, operator=self.operator, **self.every) for one in techniques)
+    def rungs(self, *techniques: OfTechnique, **instead: Any) -> tuple[OfTechnique, ...]:
+        """The techniques with `every` field, or with those `instead`."""
+        return tuple(replace(one, operator=self.operator, **{**self.every, **instead}) for one in techniques)
 
 
 @dataclass(frozen=True)

@@ -135,4 +135,5 @@ ABLATIONS = LADDER.rungs(
         builds_on=("vocabulary_head_by_head",),
         limits=VOCABULARY_LIMITS,
     ),
+    general=False,
 )

@@ -20,7 +20,7 @@ LADDER = Ladder(
     capabilities=(9,),
     experiment="hopper",
     operator="attention",
-    every={"mma": "wgmma"},
+    every={"mma": "wgmma", "general": True},
 )
 
 WARPGROUPS = Limit(
@@ -176,7 +176,6 @@ TECHNIQUES = LADDER.rungs(
         tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8), 256: Tile(128, 64, 2, 8)},
         grid={"cuda": TILES, "triton": TRITON_TILES, "gluon": GLUON_TILES},
         limits=(*LIMITS, GLUON_ONE_PROGRAM),
-        general=True,
     ),
     Technique(
         "producer_consumer",
@@ -184,7 +183,6 @@ TECHNIQUES = LADDER.rungs(
         "one warp of a producer warpgroup loads K and V; the registers of that warpgroup go to those that multiply",
         builds_on=("wgmma",),
         limits=(*LIMITS, TRITON_ROLES),
-        general=True,
     ),
     Technique(
         "three_warpgroups",
@@ -193,7 +191,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("producer_consumer",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 128, 2, 12)},
         limits=(*LIMITS, TRITON_ROLES),
-        general=True,
     ),
     Technique(
         "exp_lock",
@@ -201,7 +198,6 @@ TECHNIQUES = LADDER.rungs(
         "named barriers: one warpgroup at a time is in its exponentials, the others have the tensor cores",
         builds_on=("producer_consumer",),
         limits=(*LIMITS, *TURNED, TRITON_ROLES),
-        general=True,
     ),
     Technique(
         "overlapped_softmax",
@@ -211,7 +207,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("producer_consumer",),
         builds_on_in={"triton": "wgmma"},
         limits=OVERLAPPED,
-        general=True,
     ),
     Technique(
         "held_overlap",
@@ -219,7 +214,6 @@ TECHNIQUES = LADDER.rungs(
         "the same order of products, but the exponentials come before the wait for P V in the machine code too",
         builds_on=("overlapped_softmax",),
         limits=OVERLAPPED,
-        general=True,
         shows="SharedMemory::passed, negative",
     ),
     Technique(
@@ -229,7 +223,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("held_overlap",),
         tile={256: Tile(128, 32, 2, 8)},
         limits=(*LIMITS, DOUBLED_REGISTERS),
-        general=True,
     ),
     Technique(
         "pingpong",
@@ -237,7 +230,6 @@ TECHNIQUES = LADDER.rungs(
         "named barriers: the consumer warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "wide_tile",
@@ -246,7 +238,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("pingpong",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "pinned_maxima",
@@ -255,7 +246,6 @@ TECHNIQUES = LADDER.rungs(
         "ahead of the V of the iteration before",
         builds_on=("wide_tile", "pingpong"),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
         shows="lane == 0 && ordered",
     ),
     Technique(
@@ -264,7 +254,6 @@ TECHNIQUES = LADDER.rungs(
         "two blocks of a cluster share K and V: each loads half of a tile for both",
         builds_on=("pinned_maxima",),
         limits=(*OVERLAPPED, *TURNED, SAME_KEYS, GLUON_SAME_KEYS, *GLUON_PAIRS),
-        general=True,
     ),
     Technique(
         "persistent",
@@ -272,7 +261,6 @@ TECHNIQUES = LADDER.rungs(
         "one block per SM takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "own_diagonal",
@@ -280,7 +268,6 @@ TECHNIQUES = LADDER.rungs(
         "each consumer warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "lazy_rescale_wgmma",
@@ -288,7 +275,6 @@ TECHNIQUES = LADDER.rungs(
         "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
         shows="row_max[half] + SLACK",
     ),
     Technique(
@@ -297,7 +283,6 @@ TECHNIQUES = LADDER.rungs(
         "O is rescaled between issuing Q K^T and P V, while the tensor cores work on Q K^T",
         builds_on=("lazy_rescale_wgmma",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
         shows="    rescale_o();",
     ),
     Technique(
@@ -307,7 +292,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("persistent",),
         builds_on_in={"triton": "wgmma"},
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "fused_switch",
@@ -315,7 +299,6 @@ TECHNIQUES = LADDER.rungs(
         "the first Q K^T of the next tile of queries is issued with the last P V of this one",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "tma_store",
@@ -324,7 +307,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("persistent",),
         builds_on_in={"triton": "head_by_head"},
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "head_by_head",
@@ -333,7 +315,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("tma_store",),
         builds_on_in={"triton": "wgmma"},
         limits=(*OVERLAPPED, *TURNED),
-        general=True,
     ),
     Technique(
         "flagship",
@@ -343,7 +324,6 @@ TECHNIQUES = LADDER.rungs(
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
         grid={"cuda": FLAGSHIP_TILES},
         limits=FLAGSHIP_LIMITS,
-        general=True,
         shows="between_products<Rescale>",
     ),
     Technique(
@@ -352,7 +332,6 @@ TECHNIQUES = LADDER.rungs(
         "each thread decides by itself whether it rescales its part of O, without a vote",
         builds_on=("flagship",),
         limits=FLAGSHIP_LIMITS,
-        general=True,
         shows="WhenOwnOutgrown",
     ),
 )
