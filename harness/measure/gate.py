@@ -119,6 +119,8 @@ def gate(
         numerics[distribution if seed == seeds[0] else f"{distribution}, seed {seed}"] = verdict.numerics
         if not verdict.passed:
             reason = f"{distribution}, seed {seed}: {verdict.reason}"
+            if padded and verdict.check == "finite":
+                reason += "; the padding between rows of an input, which is not contiguous, holds NaN"
             return replace(verdict, reason=reason, numerics=numerics, left_out=tuple(left_out))
     return Verdict(True, None, None, numerics, tuple(left_out), tuple(sorted(varied)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +19,7 @@ from harness.catalog.own import Kernel
 from harness.machine import environment
 from harness.machine.progress import Interrupts, Progress
 from harness.measure import groups, sharing
-from harness.measure.session import Session
+from harness.measure.session import NOT_TRIED, Session
 from harness.measure.worker import Deadlines, Failed, GateOptions
 from harness.operators.protocol import Problem
 from harness.rows import results
@@ -35,6 +36,8 @@ FINAL_TARGET = 0.002
 """Relative error of medians in a final group: the ratios of the headlines rest on them."""
 MOST_TIMEOUTS = 2
 """Problems on which a kernel of the user's may run out of time; the others are not waited for then."""
+NO_CALL = re.compile(r"TypeError: (?!.*\[[^\]]+:\d+\]$)", re.DOTALL)
+"""Begins what is said where Python did not get into a user's function: no line of it follows."""
 CUPTI_ROUNDS = 20
 """Calls of each member of a group that CUPTI sees."""
 
@@ -141,6 +144,7 @@ class Run:
         self.compiled: set[Case] = set()
         self.gated: dict[Case, Row] = {}
         self.unended: dict[Kernel, list[Case]] = {}  # kernels of the user's, and where they ran out of time
+        self.uncalled: dict[Kernel, Case] = {}  # those that cannot be called as the operator does, and the first try
         self.timed: dict[tuple[Case, str], Row] = {}
         self.moved: set[tuple[Problem, str]] = set()  # problems and modes of which this run has timed a group
 
@@ -242,16 +246,22 @@ class Run:
     def gate(self, case: Case) -> Row:
         if case.kernel and len(unended := self.unended.get(case.kernel, [])) >= MOST_TIMEOUTS:
             slugs = " and ".join(other.problem.slug for other in unended)
-            reason = f"not tried: {case.name} did not end on {slugs}; `--problem {case.problem.slug}` tries this one"
+            reason = f"{NOT_TRIED} {case.name} did not end on {slugs}; `--problem {case.problem.slug}` tries this one"
             return {"status": "timeout", "reason": reason}
+        if case.kernel and (first := self.uncalled.get(case.kernel)):
+            reason = f"{NOT_TRIED} {case.name} could not be called on {first.problem.slug}"
+            return {"status": "launch_error", "reason": reason}
         worker = self.session.worker(self.loader.environment_of(case, self.on) or {})
         try:
             fields = self.verdict(case, worker.call("gate", case, str(case), self.options(case)))
         except KeyboardInterrupt:
             return {"status": "interrupted", "reason": "stopped during the gate"}
         except Failed as failure:
-            if case.kernel and failure.fields["status"] == "timeout":
+            status, reason = failure.fields["status"], failure.fields["reason"]
+            if case.kernel and status == "timeout":
                 self.unended.setdefault(case.kernel, []).append(case)
+            elif case.kernel and status == "launch_error" and NO_CALL.match(reason):
+                self.uncalled[case.kernel] = case
             return self.verdict(case, failure.fields)
         expected = techniques.at(case.technique, case.problem).mma if case.technique else None
         if fields["status"] != "passed" and case.kernel is None:

@@ -17,6 +17,9 @@ from harness.measure.worker import Deadlines, Worker
 from harness.rows import making, results
 from harness.rows.reading import median_ms, status_word
 
+NOT_TRIED = "not tried:"
+"""Begins the reason of a row about a problem on which a user's kernel was not launched, because of others."""
+
 
 @dataclass
 class Session:
@@ -39,7 +42,7 @@ class Session:
         self.rows: list[dict[str, Any]] = []
         self.count = ""  # 3 of 14, of the case at work
         self.own = False  # kernels of the user's are gated now
-        self._unimportable: set[str] = set()  # what was said of kernels that fail before any problem is tried
+        self._said: set[str] = set()  # of kernels that fail before any problem is tried
         self._log = self.writer.path.with_suffix(".log")
         self._workers: dict[tuple[tuple[str, str], ...], Worker] = {}
         earlier = results.without_interrupted(before)
@@ -141,9 +144,10 @@ class Session:
         if row.get("samples_ms"):
             outcome = f"{median_ms(row):.4f} ms  {outcome}"
         said = f"{case.name}  {outcome}"
-        if row["status"] == "import_error" and case.kernel and said in self._unimportable:
+        alike = row["status"] == "import_error" or str(row.get("reason")).startswith(NOT_TRIED)
+        if alike and case.kernel and said in self._said:
             return row  # it is the same for each problem
-        self._unimportable |= {said} if row["status"] == "import_error" else set()
+        self._said |= {said} if alike else set()
         self.progress.say("  ".join(filter(None, (f"{results.what(row):6}", self.count, str(case), outcome))))
         return row
 

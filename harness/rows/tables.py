@@ -146,9 +146,13 @@ def gates(rows: Rows) -> RenderableType:
 
 
 def declined(rows: Rows) -> list[Text]:
-    """Each reason for declining once, with the kernels that gave it."""
-    reasons = _of_kernels((row, row["reason"]) for row in rows if row.get("status") == "unsupported")
-    return [Text(f"declined: {reason}\n  by {kernels}") for reason, kernels in reasons.items()]
+    """Each reason for declining once, with the kernels that gave it; then what parameters a user's function may have,
+    where it lacks one."""
+    found = [row for row in rows if row.get("status") == "unsupported"]
+    reasons = _of_kernels((row, row["reason"]) for row in found)
+    lacking = {operators.of(problem_of(row)).calling for row in found if "it has no parameter" in row["reason"]}
+    declining = [Text(f"declined: {reason}\n  by {kernels}") for reason, kernels in reasons.items()]
+    return [*declining, *(Text(f"expected {calling}") for calling in lacking)]
 
 
 def _labelled(rows: Rows) -> list[Text]:

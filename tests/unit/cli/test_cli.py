@@ -773,6 +773,13 @@ def test_a_kernel_that_cannot_be_called_is_told_how_it_is(kernel: str, status: s
     assert said not in tables.failures([row | {"technique": "scalar", "backend": "cuda"}])[0]
 
 
+def test_a_function_that_lacks_a_parameter_is_told_which_it_may_have() -> None:
+    row = {"kind": "gate", "operator": "gemm", "kernel": "x.py:f", "backend": "own", "status": "unsupported"}
+    row |= {"problem": operators.get("gemm").benchmark.to_dict(), "reason": "x.py:f: it has no parameter `dtype`"}
+    said = [str(text) for text in tables.declined([row, row])]
+    assert said == [f"declined: {row['reason']}\n  by x.py:f own", f"expected {operators.get('gemm').calling}"]
+
+
 def test_an_operator_whose_name_begins_with_another_ones_is_not_taken_for_it() -> None:
     problem = operators.get("attention_backward").benchmark.to_dict()
     of = {"kind": "gate", "operator": "attention_backward", "problem": problem}

@@ -21,6 +21,7 @@ from harness.catalog.cases import of_experiment
 from harness.catalog.entries import Technique, Tile
 from harness.inspection.single_launch import DeviceTensor
 from harness.measure import arenas
+from harness.measure.gate import gate
 from harness.operators.gemm.problem import CONTIGUOUS, Problem
 from harness.operators.gemm.shapes import SHAPES
 
@@ -306,3 +307,13 @@ def test_pages_call_problems_by_their_sizes() -> None:
         "64 cubed  (bf16, m contiguous in A, n contiguous in B)",
     ]
     assert sorted(SHAPES, key=GEMM.problem_order)[0] == Problem.square(16_384)
+
+
+@pytest.mark.parametrize("out", ["same", "fp32"])
+def test_a_sum_over_the_padding_of_rows_is_told_as_one(out: str) -> None:
+    def launch(tensors: dict[str, Tensor], _: object) -> None:
+        a, b = (tensors[name].as_strided((16, 17), tensors[name].stride()) for name in ("a", "b"))
+        tensors["c"].copy_(a.float() @ b.float().T)
+
+    verdict = gate(launch, Problem(16, 16, 16, "fp16", "plain", out), device="cpu", padded=True)
+    assert "between rows of an input, which is not contiguous" in str(verdict.reason)

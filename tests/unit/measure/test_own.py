@@ -141,10 +141,12 @@ def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_after_two_timeouts_the_other_problems_of_a_kernel_are_not_waited_for(tmp_path: Path) -> None:
+def test_after_two_timeouts_or_a_call_that_fails_the_other_problems_of_a_kernel_are_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     problems = tuple(replace(PROBLEM, seq_kv=keys) for keys in (64, 128, 192))
     experiment = replace(EXPERIMENT, problems=problems)
-    kernels = tuple(own.parse(f"{FILE}:{name}") for name in ("hanging", "attend"))
+    kernels = tuple(own.parse(f"{FILE}:{name}") for name in ("hanging", "from_an_extension", "attend"))
     cases = measured.cases(experiment, measured.Chosen(kernels), None)
     options = {"on": "cpu", "gate": {"repeats": 3}, "deadlines": Deadlines(launch=4)}
     rows = runner.run(experiment, path=tmp_path / "run.jsonl", selected=cases, **options)
@@ -155,7 +157,13 @@ def test_after_two_timeouts_the_other_problems_of_a_kernel_are_not_waited_for(tm
     first, second, third = (problem.slug for problem in problems)
     told = f"not tried: own_kernels.py:hanging did not end on {first} and {second}; `--problem {third}` tries this one"
     assert hanging[2]["reason"] == told
-    assert [row["status"] for row in gates if row not in hanging] == ["passed"] * 3
+    uncalled = [row for row in gates if row["kernel"].endswith("from_an_extension")]
+    told = f"not tried: own_kernels.py:from_an_extension could not be called on {first}"
+    assert [row["status"] for row in uncalled] == ["launch_error"] * 3
+    assert uncalled[0]["reason"].startswith("TypeError: ")
+    assert [row["reason"] for row in uncalled[1:]] == [told] * 2
+    assert capsys.readouterr().err.count(told) == 1
+    assert [row["status"] for row in gates if row not in hanging and row not in uncalled] == ["passed"] * 3
 
 
 @pytest.mark.parametrize(("name", "what"), [("elsewhere", "o"), ("lse_elsewhere", "lse")])
