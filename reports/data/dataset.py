@@ -345,6 +345,12 @@ class Dataset:
         """Rows of one kind about one twin, or about all twins of a technique, of any version."""
         return self._by_twin.get((kind, technique, backend), [])
 
+    def experiment_of(self, technique: Technique) -> str:
+        """That of the technique's ladder; where it has no timing that counts here, the first one that has."""
+        own, first = techniques.experiment_of(technique), self.operator.ladders[0].experiment
+        timed = {row.experiment for row in self.of("timing", technique.name) if row.usable}
+        return next((name for name in (own, first, *self.experiments) if name in timed), own)
+
     def gates(self, technique: str, backend: str) -> list[Row]:
         """Gate rows of this checkout's twin."""
         return [row for row in self.of("gate", technique, backend) if row.current]

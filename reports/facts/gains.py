@@ -102,7 +102,10 @@ def plain(reason: str) -> str:
 def _language(
     data: Dataset, experiment: str, technique: Technique, backend: str, points: Mapping[Problem, Point]
 ) -> Language:
-    gain, best = _both(points, lambda problem, best: data.gain(experiment, problem, technique, backend, best=best))
+    taken = [steps.one_step(data, problem, technique, backend, "reference") for problem in points]
+    gain = mean(step.gain for step in taken)
+    best = mean(data.gain(experiment, problem, technique, backend, best=True) for problem in points)
+    best = best if best and (gain is None or best.cells >= gain.cells) else None
     parent = techniques.parent(technique, backend)
     remarks = []
     program = next((point.program for point in points.values() if point.program), None)
@@ -125,8 +128,10 @@ def _language(
         spilled = steps.spill_bytes(data, before) if before else 0
         if gain and gain.value > 1.5 and spilled >= steps.SPILLS:
             remarks.append(f"its parent spills {spilled / 1000:.1f} kB a thread")
-        if not gain and point.kind == "earlier":
-            wrong = len(data.wrong(point))
+        if any(step.has_tile for step in taken):
+            remarks.append("with its tile")
+        if not gain and taken[0].point.kind == "earlier":
+            wrong = len(data.wrong(taken[0].point))
             found = f", which {wrong} gates found wrong" if wrong else ""
             remarks.append(f"only an earlier version was measured{found}")
     return Language(backend, gain, best, "; ".join(remarks), bool(program))
@@ -193,13 +198,17 @@ def on_both(ours: Dataset, theirs: Dataset) -> list[OnBoth]:
     """Every gain that two GPUs timed. Those that differ most come first."""
     found = []
     for technique in ours.operator.techniques:
-        experiment = techniques.experiment_of(technique)
-        problems = [problem for problem in ours.problems(experiment) if problem in theirs.problems(experiment)]
+        experiments = [data.experiment_of(technique) for data in (ours, theirs)]
+        timed = [data.problems(name) for data, name in zip((ours, theirs), experiments, strict=True)]
+        problems = [problem for problem in timed[0] if problem in timed[1]]
         for backend in sources.series(SERIES, technique.path):
             if steps.is_parents_program(technique, backend):
                 continue
-            both = [[data.gain(experiment, one, technique, backend) for data in (ours, theirs)] for one in problems]
-            pairs = [pair for pair in both if all(pair)]
+            taken = [
+                [steps.one_step(data, one, technique, backend, "reference").gain for data in (ours, theirs)]
+                for one in problems
+            ]
+            pairs = [pair for pair in taken if all(pair)]
             here, there = (mean(pair[side] for pair in pairs) for side in range(2))
             if here and there:
                 found.append(OnBoth(technique, backend, here, there))

@@ -39,12 +39,22 @@ class Step:
     parent: Point | None
     alone: Ratio | None = None
 
+    @property
+    def gain(self) -> Ratio | None:
+        """What the technique buys, with its tile where nobody timed the parent at that."""
+        return self.alone or self.ratio
+
+    @property
+    def has_tile(self) -> bool:
+        """Whether `gain` is also what the tile buys."""
+        return self.kind == "both" and self.ratio is not None and self.alone is None
+
 
 def points_of(
     data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str
 ) -> Iterator[tuple[str, Point]]:
     """(experiment, the kernel in it), the technique's own experiment first; under "best" at the committed tile."""
-    first = techniques.experiment_of(technique)
+    first = data.experiment_of(technique)
     for name in (first, *(name for name in data.experiments if name != first)):
         yield name, data.point(name, problem, technique.name, backend, best=policy == "best")
 

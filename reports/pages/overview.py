@@ -104,7 +104,7 @@ def _line(
     known: Known, name: str, idea: str, rung: Technique | None = None, rows: Mapping[str, Rows] | None = None
 ) -> dict[str, Any]:
     data = rows[rung.operator].main if rung and rows else None
-    found = gains(data, techniques.experiment_of(rung), rung) if rung and data and data.raw else None
+    found = gains(data, data.experiment_of(rung), rung) if rung and data and data.raw else None
     return {
         "name": name,
         "title": title(rung.name if rung else name),

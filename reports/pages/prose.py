@@ -153,7 +153,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
 
     def point(name: str | None, backend: str, problem: str, tile: str = "", experiment: str = "") -> Point:
         """`tile` may be "best": the one that `tune` chose."""
-        where = experiment or (techniques.experiment_of(rung(name)) if name else data.operator.ladders[0].experiment)
+        where = experiment or (data.experiment_of(rung(name)) if name else data.operator.ladders[0].experiment)
         at = Tile.parse(tile) if tile not in ("", "best") else None
         return data.point(where, parse(problem), name, backend, best=tile == "best", tile=at)
 
@@ -178,7 +178,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         before = rung(over) if over else techniques.parent(which, backend)
         if before is None:
             return Number(None, NOT_MEASURED)
-        where = experiment or techniques.experiment_of(which)
+        where = experiment or data.experiment_of(which)
         return ratio(*(point(one.name, backend, problem, tile, where) for one in (which, before)))
 
     def versus(technique: str, ours: str, theirs: str, problem: str) -> Number:
@@ -187,7 +187,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
 
     def over(technique: str, backend: str, peer: str, problem: str, best: bool = False, experiment: str = "") -> Number:
         """A rung over a library peer, at the reference tile or at the one that `tune` chose."""
-        where = experiment or techniques.experiment_of(rung(technique))
+        where = experiment or data.experiment_of(rung(technique))
         ours = point(technique, backend, problem, "best" if best else "", where)
         return ratio(ours, point(None, peer, problem, "", where))
 

@@ -48,7 +48,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     written = sources.series(techniques.LANGUAGES, which.path)
     parents = {language: techniques.parent(which, language) for language in written}
     place = rungs().index(which)
-    experiment = techniques.experiment_of(which)
+    experiment = data.experiment_of(which)
     problems = shown_problems(data, experiment, which.name)
     svg = figures.step(data, problems, which)
     taken = {
@@ -72,7 +72,9 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "technique": which,
         "shown": techniques.shown(which),
         "theme": theme(which),
-        "lesson": next((one for one in learn.sections() if one[1]["technique"] == techniques.key(which)), None),
+        "lesson": next(
+            (one for one in learn.sections() if techniques.of_qualified(one[1]["technique"]) is which), None
+        ),
         "row_id": techniques.key(which).replace("/", "-"),
         "ptx": guide.ptx(which),
         "said": matrix.said_of(techniques.key(which), rows.known),
@@ -115,15 +117,16 @@ def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem
     again, and a hint that the compiler dropped, are no gain."""
     for backend in sorted(taken, key=lambda backend: backend != "cuda"):
         told = {
-            problem: step.ratio.value
+            problem: step.gain.value
             for problem, step in zip(problems, taken[backend], strict=True)
-            if step.ratio and step.kind not in ("same", "dropped")
+            if step.gain and step.kind not in ("same", "dropped")
         }
         if told:
             some = ""
             if len(told) < len(problems):
                 some = f", {short_title(next(iter(told)))}" if len(told) == 1 else f", on {len(told)} problems"
-            return f"{between([*told.values()])} times its parent’s speed in {label(backend)}{some}"
+            tile = ", its tile included" if any(step.has_tile for step in taken[backend]) else ""
+            return f"{between([*told.values()])} times its parent’s speed in {label(backend)}{tile}{some}"
     return ""
 
 
@@ -141,7 +144,7 @@ def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | N
     namesakes = [one for one in rungs() if one.name == which.name and one.name != WHOLE]
     for one in sorted(namesakes, key=lambda one: one is not which):
         data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
-        what = gains(data, techniques.experiment_of(one), one).languages if data and data.raw else {}
+        what = gains(data, data.experiment_of(one), one).languages if data and data.raw else {}
         for backend, language in what.items():
             if language.gain and not language.same_program:
                 path = None if one is which else page_of(one)

@@ -26,6 +26,7 @@ from reports.facts.counters import WAITED_FOR
 from reports.facts.expressibility import Known, Said
 from reports.facts.gains import gains, mean
 from reports.pages import answers, overview
+from reports.pages import technique as technique_page
 from reports.pages.attention import answer, calls, index
 from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
@@ -137,7 +138,7 @@ def test_the_order_of_ptxas_is_the_same_limit_wherever_a_wait_may_depend_on_valu
     said |= {("overlapped_softmax", name): Said("overlapped_softmax", "hint") for name in HELD}
     page = page_of_first(data, said)
     limits = page.partition("You cannot control")[2].partition("</tr>")[0]
-    words = 'ptxas’s order, except by <a href="proof/held_overlap.html">a data-dependent wait</a>'
+    words = 'ptxas’s order, except by <a href="technique/held_overlap.html">a data-dependent wait</a>'
     assert [words in cell for cell in limits.split("</td>")[:4]] == [False, True, True, False]
     (line,) = re.findall(r"<tr>(?:(?!</tr>).)*Softmax overlaps wgmma.*?</tr>", page, re.DOTALL)
     links = [f'or you, by <a href="proof/held_overlap.html#{name}">' in line for name in HELD]
@@ -545,6 +546,11 @@ def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) ->
     assert "grey: the tile" in str(drawn)
     lacking = dataset([row for row in made if row.get("tile") != tile.to_dict() or row["technique"] == which.name])
     assert "(withitstile1.00×)" in letters(figures.step(lacking, [problem], which))
+    told, with_tile = (gains(data, "ladder", which).languages["cuda"] for data in (dataset(made), lacking))
+    assert (told.gain.value, told.remark) == (pytest.approx(1 / 1.25), "")
+    assert (with_tile.gain.value, with_tile.remark) == (pytest.approx(1.0), "with its tile")
+    taken = {"cuda": [steps.one_step(lacking, problem, which, "cuda", "reference")]}
+    assert technique_page.gained(taken, [problem]) == "1.00 times its parent’s speed in CUDA, its tile included"
     native = [
         row for row in synthetic.rows() if row.get("technique") != "cp_async_pipeline" or row["backend"] == "cuda"
     ]
@@ -553,6 +559,23 @@ def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) ->
     alone = dataset([*native, row | {"samples_ms": [problem.flops / 333e9] * 20}])
     assert "besttile333" in letters(figures.step(alone, [problem], techniques.get("attention/cp_async_pipeline")))
     assert "besttile333" not in letters(figures.step(data, [problem], techniques.get("attention/cp_async_pipeline")))
+
+
+def test_a_rung_that_its_ladders_experiment_did_not_time_has_the_numbers_of_another() -> None:
+    """The figure, the table and the list of all techniques show the same gain."""
+    problem, which = synthetic.PROBLEMS[0], techniques.get("attention/persistent")
+    made: list[Row] = [synthetic.ENVIRONMENT]
+    for name, ms in ((techniques.parent(which, "cuda").name, 2.0), ("persistent", 1.6)):  # type: ignore[union-attr]
+        tile = techniques.reference_tile(which, 128)
+        row = synthetic.make("timing", name, "cuda", problem, tile, experiment="ladder", mode="burst", group="a")
+        made.append(row | {"mma": "wgmma", "samples_ms": [ms] * 20})
+    data = dataset(made)
+    assert techniques.experiment_of(which) == "hopper"
+    assert data.experiment_of(which) == "ladder"
+    page = rendered("technique.html", technique_page.page(Rows(data, [data], {}, lambda *_: ""), which) | {"up": "../"})
+    assert "1.25 times its parent’s speed in CUDA" in page
+    table = re.search(r'<th class="cuda">CUDA</th>.*?</tr>', page, re.DOTALL)
+    assert "1.25×" in table[0]
 
 
 def letters(drawn: str | None) -> str:
