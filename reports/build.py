@@ -183,8 +183,9 @@ class Site:
         for name, rows in self.rows.items():
             if module := common.of_operator(name):
                 yield from module.pages(rows)
+        every_gpu = {name: rows.datasets or [rows.main] for name, rows in self.rows.items()}
         yield Page(findings.PATH, "findings.html", self._findings)
-        yield Page(learn.PATH, "learn.html", partial(learn.page, self._first, self.known, self.claims))
+        yield Page(learn.PATH, "learn.html", partial(learn.page, every_gpu, self.known, self.claims))
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, self.rows, self.compiled))
         for one in rungs():
             yield Page(page_of(one), "technique.html", partial(technique.page, self.rows[one.operator], one))

@@ -1,4 +1,4 @@
-"""The page Learn: six ideas, each with one picture, about twenty lines of the real kernel and one number.
+"""The page Learn: seven ideas, each with one picture, about twenty lines of the real kernel and one number.
 
 notes/learn.md has them in order: a heading, a block "```toml lesson", and what the idea is.
 
@@ -20,9 +20,10 @@ from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from harness import operators
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import short_gpu
+from reports.data.names import page_of, short_gpu
 from reports.facts import layouts, matrix, timelines
 from reports.facts.expressibility import LONG, Known
 from reports.pages import listing, prose
@@ -32,15 +33,15 @@ NOTE = Path(__file__).resolve().parent.parent / "notes" / "learn.md"
 LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "cuda": "CUDA"}
 
 
-def page(datasets: Sequence[Dataset], known: Known, claims: prose.Claims) -> dict[str, Any]:
-    lessons = [_lesson(*one, datasets, known, claims) for one in sections()]
+def page(every: Mapping[str, Sequence[Dataset]], known: Known, claims: prose.Claims) -> dict[str, Any]:
+    """`every`: operator -> its datasets, at least one."""
+    lessons = [_lesson(*one, every, known, claims) for one in sections()]
     drawn = {said.grade for lesson in lessons for said in lesson["said"].values()}
     return {
         "lessons": lessons,
         "languages": LANGUAGES,
         "legend": {grade: text for grade, text in LONG.items() if grade in drawn},
-        "problem": datasets[0].operator.benchmark,
-        "anchor": datasets[0].operator.anchor,
+        "problem": operators.get(operators.FIRST).benchmark,
     }
 
 
@@ -88,18 +89,23 @@ def _written(
 
 
 def _lesson(
-    head: str, block: dict[str, Any], text: str, datasets: Sequence[Dataset], known: Known, claims: prose.Claims
+    head: str,
+    block: dict[str, Any],
+    text: str,
+    every: Mapping[str, Sequence[Dataset]],
+    known: Known,
+    claims: prose.Claims,
 ) -> dict[str, Any]:
     """`legend`: kind of a span -> what it is, of those that are drawn. `layouts`: two layouts of a tile in shared
-    memory, where these are the picture. `gpu`: whose the number is. `linked`: it is of two groups, each over its
-    anchor."""
-    name = block["technique"]
-    path = sources.kernel_file("cuda", techniques.of_qualified(name).path)
-    number, buys, data = _written(block, datasets, claims)
+    memory, where these are the picture. `gpu`: whose the number is. `over`: the anchor, where it is of two groups."""
+    technique = techniques.of_qualified(block["technique"])
+    path = sources.kernel_file("cuda", technique.path)
+    number, buys, data = _written(block, every[technique.operator], claims)
     markdown = MarkdownIt("commonmark", {"html": False})
     drawn = timelines.of(block.get("drawing", ()))
     return {
-        **{part: block[part] for part in ("name", "also", "picture", "technique")},
+        **{part: block[part] for part in ("name", "also", "picture")},
+        "technique": page_of(technique),
         "title": head,
         "text": Markup(markdown.render(text)),
         "timelines": drawn,
@@ -110,6 +116,6 @@ def _lesson(
         "number": number.replace("~", ""),
         "buys": Markup(markdown.renderInline(buys.replace("~", ""))),
         "gpu": short_gpu(data.gpu),
-        "linked": "~" in number + buys,
-        "said": matrix.said_of(block.get("cell", name), known, LANGUAGES),
+        "over": data.operator.anchor if "~" in number + buys else "",
+        "said": matrix.said_of(block.get("cell", techniques.key(technique)), known, LANGUAGES),
     }

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import operators
 from harness.catalog import sources, techniques
+from reports.data.dataset import Dataset
 from reports.facts import timelines
 from reports.pages import learn
 from reports.pages.prose import Claims
@@ -52,5 +54,6 @@ def test_number_and_sentence_are_of_the_first_gpu_that_has_both() -> None:
 
 
 def test_without_rows_nothing_is_measured() -> None:
-    page = rendered("learn.html", learn.page([EMPTY], {}, Claims()))
+    every = {one.name: [Dataset("", False, (), operator=one)] for one in operators.every()}
+    page = rendered("learn.html", learn.page(every, {}, Claims()))
     assert page.count("Not measured yet: ") == len(SECTIONS)
