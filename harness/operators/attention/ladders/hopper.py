@@ -195,7 +195,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "exp_lock",
         "hopper",
-        "named barriers: one warpgroup at a time is in its exponentials, the others have the tensor cores",
+        "warpgroups take turns: one at a time is in its exponentials, the others have the tensor cores",
         builds_on=("producer_consumer",),
         limits=(*LIMITS, *TURNED, TRITON_ROLES),
     ),
@@ -227,7 +227,7 @@ TECHNIQUES = LADDER.rungs(
     Technique(
         "pingpong",
         "hopper",
-        "named barriers: the consumer warpgroups take turns at issuing their products",
+        "the consumer warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         limits=(*OVERLAPPED, *TURNED),
     ),
