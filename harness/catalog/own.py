@@ -71,8 +71,7 @@ def parse(text: str) -> Kernel:
             wrong = f"has a syntax error at line {error.lineno}: {error.msg}"
         raise ValueError(f"kernel: got {text!r}, which {wrong}; mend it") from None
     if function and not {function, "*"} & set(_functions(path)):
-        mine = ", ".join(_functions(path, imported=False))
-        raise ValueError(f"kernel: got {text!r}, but {path.name} has {mine or 'no function'}")
+        raise ValueError(f"kernel: got {text!r}, but {path.name} has {_offered(path)}")
     return Kernel(path, function or None)
 
 
@@ -127,7 +126,14 @@ def _modules(path: Path) -> set[str]:
     return names
 
 
-def _functions(path: Path, *, imported: bool = True) -> list[str]:
+def _offered(path: Path) -> str:
+    """The functions of a file that may be meant as a kernel of the user's, and what to do."""
+    public = (node for node in sources.parse(path).body if isinstance(node, ast.FunctionDef) and node.name[0] != "_")
+    names = [node.name for node in public if "jit" not in " ".join(map(ast.unparse, node.decorator_list))]
+    return f"{', '.join(names)}; name one of them" if names else "no function for Python to call; write one there"
+
+
+def _functions(path: Path) -> list[str]:
     """What a Python file defines or binds outside functions and classes, by name; all that is bound, as a decorator or
     an import may make a function too. "*" stands for what it imports unnamed."""
     names: list[str] = []
@@ -138,7 +144,7 @@ def _functions(path: Path, *, imported: bool = True) -> list[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.append(node.id)
         elif isinstance(node, ast.ImportFrom):
-            names += [alias.asname or alias.name for alias in node.names if imported]
+            names += [alias.asname or alias.name for alias in node.names]
         elif not isinstance(node, ast.ClassDef | ast.AsyncFunctionDef):
             todo += ast.iter_child_nodes(node)
     return list(dict.fromkeys(names))

@@ -51,13 +51,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 class Commands(TyperGroup):
-    """Whose messages do not begin with the name of an exception of pydantic."""
+    """Whose messages begin with no exception of pydantic and describe a missing argument."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
+            missing = getattr(error.param, "help", None)  # what to write, behind click's "Missing argument 'NAME'."
+            error.message = error.message.removeprefix("Value error, ") or missing or ""
             raise
 
 

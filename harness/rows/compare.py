@@ -86,7 +86,10 @@ def compare(
     gpus = [sorted(set(side.gpu.dropna())) for side in sides]
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no GPU" for found in gpus]
-        raise Refused(f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU")
+        raise Refused(
+            f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU; `twinkernels run` NEW on BASE's, or "
+            "name a BASE of NEW's, in reports/recorded perhaps"
+        )
     before, after = (side.drop_duplicates("case_id", keep="last").set_index("case_id") for side in sides)
     before = before[before.status == "passed"]
     if not set(before.index) & set(after.index):

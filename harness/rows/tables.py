@@ -2,6 +2,7 @@
 
 import re
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -258,13 +259,16 @@ HOW_TO_DECLINE = "  if it does not support such lengths, its launch returns 801 
 
 
 def _how_to_write(row: Row) -> str:
-    """How a user's kernel is called where Python could not, and what to build a .cu file for that does not build."""
+    """How a user's kernel is called where Python could not, where a module is missing, and what to build a .cu file for
+    that does not build."""
     if not row.get("kernel"):
         return ""
     its = operators.of(problem_of(row))
     if row["status"] == "launch_error" and _reason(row).startswith("TypeError"):
         others = ", ".join(name for name in operators.names() if name != its.name)
         return f"\n  expected {its.calling}\n  `--operator` or `--problem` names another operator: {others}"
+    if row["status"] == "import_error" and "No module named" in _reason(row):
+        return f"\n  install it for {sys.executable}, or put it beside the kernel"
     if row["status"] == "compile_error":
         named = [name for name in operators.names() if f"{name.upper()}_" in row["reason"]]
         of = max(named, key=len, default=its.name)  # a name may begin with another one's

@@ -762,6 +762,7 @@ def test_machine_code_is_headed_by_names_of_list_and_ends_in_the_sum(capsys: pyt
     [
         ("x.py:f", "launch_error", "TypeError: f() takes 1 positional argument", "expected attend(q, k, v, *, causal"),
         ("x.py:f", "launch_error", "TypeError: f() takes 1 positional argument", "`--problem` names another operator"),
+        ("x.py:f", "import_error", "ModuleNotFoundError: No module named 'm'", "install it for "),
         ("x.cu", "compile_error", "x.cu:9: 'GEMM_OUT_FP32' was not declared", "`--operator gemm` builds it for that"),
         ("x.cu", "compile_error", "x.cu:9: static assertion failed", "`--tile` names another"),
     ],

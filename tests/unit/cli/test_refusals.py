@@ -166,6 +166,9 @@ def test_a_refusal_takes_half_a_second() -> None:
         ),
         (("run", "attention/ladder", "--on", "cpu"), "--on: got cpu", "`twinkernels check --on cpu`"),
         (("record",), "Missing argument 'FILE'", "record"),
+        (("run",), "Missing argument 'EXPERIMENT'", "A name from `list`"),
+        (("history",), "Missing argument 'CELL'", "Backend, technique, problem, tile"),
+        (("compare", "README.md"), "Missing argument 'NEW'", "Rows to judge"),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:

@@ -338,7 +338,12 @@ def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
         (b"def attend(): ...  # \xff\n", "not readable as code in UTF-8 .*utf-8"),
         (b"def attend(): ...\n\0", "not readable as code in UTF-8 .*null bytes"),
         (b"def attend():\n    return (\n", "attend', which has a syntax error at line 2: .*; mend it"),
-        (b"from harness import bench, check\ndef other(): ...\n", r"but mine\.py has other$"),
+        (b"from harness import bench, check\ndef other(): ...\n", r"but mine\.py has other; name one of them$"),
+        (
+            b"@triton.jit\ndef kernel(): ...\ndef _run(): ...\ndef a(): ...\ndef b(): ...\n",
+            r"mine\.py has a, b; name one",
+        ),
+        (b"N = 3\n@jit\ndef kernel(): ...\n", "mine.py has no function for Python to call; write one there"),
     ],
 )
 def test_a_file_that_is_no_code_or_has_another_function_is_refused(tmp_path: Path, code: bytes, said: str) -> None:
