@@ -54,6 +54,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "several": len(operators.every()) > 1,
         "languages": LANGUAGES,
         "long": LONG,
+        "drawn": {one.grade for (_, language), one in known.items() if language in LANGUAGES},
         "proven": proofs.proven(proofs.cells(compiled)),
         "written": {
             head: sum(said.counts == "direct" for (_, of), said in known.items() if of == language)

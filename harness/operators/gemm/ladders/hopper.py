@@ -231,6 +231,7 @@ TECHNIQUES = LADDER.rungs(
         mma="wgmma",
         limits=STAGED,
         general=True,
+        shows="Work work(params",
     ),
     Technique(
         "flagship",
