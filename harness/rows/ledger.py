@@ -18,6 +18,7 @@ from harness import operators
 from harness.catalog.entries import Tile
 from harness.operators.protocol import Problem
 from harness.rows import stats
+from harness.rows.reading import AGAIN_LIMIT
 from harness.rows.stats import Estimate, Interval
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ COLUMNS = (
 """Of `Ledger.rows`, which also say how many `maxima` the main loop has."""
 
 UNEXPLAINED, LOSS = "unexplained", "loss"
-"""Causes: of a term that no proof bears out, whatever its sign; of any other that is below zero."""
+"""Causes: of a term that no proof bears out or whose prices disagree, whatever its sign; of any other that is below
+zero."""
 
 
 def percent(value: float) -> float:
@@ -39,16 +41,28 @@ def percent(value: float) -> float:
     return 100 * math.expm1(value)
 
 
+def _side(price: Estimate) -> int:
+    """Whether it is a gain, a loss, or no more than two timings of one kernel in one group may differ by."""
+    gain = math.expm1(price.value)
+    return 0 if abs(gain) < AGAIN_LIMIT else 1 if gain > 0 else -1
+
+
 @dataclass(frozen=True)
 class Line:
     """A term on one problem. `size` is its share of the gap, None if it could not be measured; `why` says what is
-    missing. `counts`: false if another term contains it."""
+    missing. `counts`: false if another term contains it. `prices`: what the size is the mean of."""
 
     term: Any
     cause: str
     size: Estimate | None
     counts: bool
     why: str = ""
+    prices: tuple[Estimate, ...] = ()
+
+    @property
+    def disagrees(self) -> bool:
+        """True if not all prices are a gain, or all a loss, or all nothing."""
+        return len({_side(price) for price in self.prices}) > 1
 
 
 @dataclass(frozen=True)
@@ -183,9 +197,14 @@ class Ledger:
         why = "; ".join(f"{kernel}: {self.refused.get(kernel, 'not measured yet')}" for kernel in missing)
         if not missing and size is None:
             why = f"{' and '.join(price.weights)}: no group timed them with the other terms"
-        everywhere = self.overall.estimate(price.weights) if self.overall else size  # one cause on all boards
-        is_loss = everywhere is not None and everywhere.value < 0 and price.term.cause != UNEXPLAINED
-        return Line(price.term, LOSS if is_loss else price.term.cause, size, price.counts, why)
+        sizes = tuple(filter(None, map(self.estimate, price.each)))
+        line = Line(price.term, price.term.cause, size, price.counts, why, sizes)
+        if self.overall:  # one cause on all boards
+            return replace(line, cause=self.overall._line(price).cause)
+        if line.disagrees:
+            return replace(line, cause=UNEXPLAINED)
+        is_loss = size is not None and size.value < 0 and line.cause != UNEXPLAINED
+        return replace(line, cause=LOSS) if is_loss else line
 
 
 def ledgers(

@@ -37,7 +37,7 @@ WORTH = {
     "own_diagonal": 0.03,
     "idle_warpgroups": 0.004,
     "lazy_rescale": 0.02,
-    "early_rescale": 0.005,
+    "early_rescale": 0.008,
     "integer_max": 0.025,
     "tma_store": 0.02,
     "head_by_head": 0.01,
@@ -61,7 +61,7 @@ limited to what core Triton can express and in core Triton's own, and what two t
 SQUARE."""
 WHOLE = {term.instead_of for term in ledger.TERMS} - {""}
 """Terms that others replace where these were timed."""
-SUM = {term.name for term in ledger.TERMS if not term.part_of} - WHOLE
+SUM = {term.name for term in ledger.TERMS if term.is_added} - WHOLE
 STEPS = {term.step[0]: (term.name, term.step[1]) for term in ledger.TERMS if term.step and term.name in SUM}
 LACKING, LAZILY, ON_FLOATS = (
     ledger.at(name, ledger.SQUARE) for name in (ledger.LACKING, ledger.LAZILY, "without_integer_max")

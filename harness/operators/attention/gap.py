@@ -43,9 +43,13 @@ CAUSES = {
     "assembler": "ptxas",
     "effort": "could be written today",
     "unexplained": "unexplained",
-    "loss": "a loss in CUDA",
+    "both": "core Triton gains by it too",
+    "undone": "undoes a loss of the large block",
+    "loss": "a loss",
 }
-"""Of a term. Only rows/ledger.py gives the last: a term below zero is no cause of a gap."""
+"""Of a term. Only rows/ledger.py gives the last: a term below zero is no cause of a gap. It also calls a term
+unexplained whose two prices disagree."""
+UNDONE = "undone"
 
 
 def at(name: str, tile: Tile) -> str:
@@ -73,7 +77,8 @@ class Term:
     (core Triton's at the tile TRITONS, Gluon's at SQUARE), and `so` what follows from them; `serialized`, an ablation
     that ptxas cannot compile without serializing its wgmma, so that nothing is left out.
 
-    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added.
+    cause: a key of CAUSES. `part_of`: a term that contains this one, which is not added. The size of an UNDONE one is a
+        part of that term's.
     instead_of: a term of several changes. The terms that name it have one change each; they replace it if all of their
         kernels were timed, else it stands alone.
     own, limited: where the language's best kernel has the technique too: the kernels with and without it in that
@@ -97,6 +102,11 @@ class Term:
     own: tuple[str, str] | None = None
     limited: tuple[str, str] | None = None
     of_tile: bool = False
+
+    @property
+    def is_added(self) -> bool:
+        """True if its size is in the sum, by itself or in another term."""
+        return not self.part_of or self.cause == UNDONE
 
 
 TRITON, SHARED, GLUON, TLX = "triton", "triton, shared", "gluon", "tlx@3.8.0"
@@ -134,7 +144,7 @@ TERMS = (
     ),
     Term(
         "one_block",
-        "One block of the flagship's tile per SM, not small ones",
+        "The flagship's tile, not small blocks",
         "language",
         step=(ANY_TILE, AWAITED),
         proofs=("warps_12", "tile_176 arange", "tile_176 descriptor"),
@@ -166,14 +176,14 @@ TERMS = (
     ),
     Term(
         "first_rung",
-        "The softmax as the ladder's first rung writes it",
+        "The softmax of the ladder's first rung",
         "effort",
         step=(IN_STEP, ANY_TILE),
         instead_of="large_block",
     ),
     Term(
         "buffer_barriers",
-        "An mbarrier for each empty buffer, not barriers of the block",
+        "An mbarrier for each empty buffer",
         "compiler",
         step=(FIRST_RUNG, IN_STEP),
         proofs=("warp_specialize mbarriers",),
@@ -271,17 +281,19 @@ TERMS = (
     Term(
         "own_diagonal",
         "Each warpgroup stops at its own diagonal",
-        "language",
+        UNDONE,
         leave_out="without_own_diagonal",
         step=("own_diagonal", "persistent"),
         proofs=("role_branch without asm", "role_branch", "warpgroups_hook roles"),
+        part_of="one_block",
     ),
     Term(
         "idle_warpgroups",
         "Warpgroups without rows skip their products",
-        "language",
+        UNDONE,
         leave_out="without_idle_warpgroups",
         proofs=("role_branch without asm", "role_branch", "warpgroups_hook roles"),
+        part_of="one_block",
     ),
     Term(
         "lazy_rescale",
@@ -314,7 +326,7 @@ TERMS = (
     Term(
         "integer_max",
         "Three-input integer maxima",
-        "compiler",
+        "unexplained",
         leave_out="without_integer_max",
         step=("integer_max", "persistent"),
         own=(TRITON, PLAIN),
@@ -334,22 +346,18 @@ TERMS = (
     ),
     Term(
         "head_by_head",
-        "Tiles head by head",
-        "effort",
+        "Tiles head by head, net of small blocks' gain",
+        "both",
         leave_out="without_head_by_head",
         step=("head_by_head", "tma_store"),
         own=(PLAIN, IN_SECTIONS),
         limited=(ORDERED, VOCABULARY),
-        instead_of="large_block",
     ),
     Term(
         "large_block",
-        "One large block per SM",
+        "One large block, not small ones",
         "unexplained",
-        leave_out="without_head_by_head",
-        step=("head_by_head", "tma_store"),
-        own=(PLAIN, IN_SECTIONS),
-        limited=(ORDERED, FIRST_RUNG),
+        step=(FIRST_RUNG, VOCABULARY),
     ),
     Term(
         "moved_descriptors",
@@ -467,6 +475,6 @@ def kernels() -> tuple[str, ...]:
     """The CUDA kernels that the terms name, those of `leave_out` first; not VOCABULARY, which has a tile of its own."""
     names = {term.leave_out for way in WAYS.values() for term in way}
     ablations = [one.name for one in ABLATIONS if one.name in names]
-    ends = [end for term in TERMS if not term.part_of for end in term.step or ()]
+    ends = [end for term in TERMS if term.is_added for end in term.step or ()]
     own = [end for end in ends if " at " not in end and end not in (TRITON, SHARED, CONFINED, VOCABULARY, AWAITED)]
     return tuple(dict.fromkeys([*ablations, *own]))

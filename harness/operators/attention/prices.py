@@ -1,13 +1,15 @@
 """What each term of the gap is measured by on one problem: weights of kernels, from what was timed there.
 
-The price of a term is the mean of two gains, in logarithms: the flagship over the flagship without the technique, and
+The size of a term is the mean of two prices, in logarithms: the flagship over the flagship without the technique, and
 one rung of the ladder over the rung before it; or the one of them that was timed. Standard library only; rows/ledger.py
 adds up.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from harness.catalog import techniques
@@ -37,10 +39,19 @@ Weights = dict[str, float]
 
 @dataclass(frozen=True)
 class Price:
-    """`weights` are in one group."""
+    """What a term is the mean of: weights in one group each."""
 
     term: Term
-    weights: Weights
+    each: tuple[Weights, ...]
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Of the mean."""
+        found: Weights = defaultdict(float)
+        for one in self.each:
+            for kernel, weight in one.items():
+                found[kernel] += weight / len(self.each)
+        return found
 
     @property
     def counts(self) -> bool:
@@ -82,14 +93,29 @@ def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[
     found = list(filter(None, (_price(term, problem, tile, start, rows) for term in WAYS[start])))
     steps = {price.term.name: price.term.instead_of for price in found if price.term.instead_of}
     if all(set(price.weights) <= set(rows) for price in found if price.term.name in steps):
-        return [price for price in found if price.term.name not in steps.values()]
-    return [_within(price, steps) for price in found if price.term.name not in steps]
+        kept = [price for price in found if price.term.name not in steps.values()]
+    else:
+        kept = [_within(price, steps) for price in found if price.term.name not in steps]
+    undone = [price for price in kept if price.term.cause == gap.UNDONE and set(price.weights) <= set(rows)]
+    return [_with(price, [one for one in undone if one.term.part_of == price.term.name]) for price in kept]
 
 
 def _within(price: Price, wholes: Mapping[str, str]) -> Price:
     """A part of a step that was not timed is a part of the whole."""
     part_of = price.term.part_of
     return replace(price, term=replace(price.term, part_of=wholes[part_of])) if part_of in wholes else price
+
+
+def _with(price: Price, undone: Iterable[Price]) -> Price:
+    """A term with what undoes a loss of it."""
+    for other in undone:
+        price = replace(price, each=tuple(_plus(*both) for both in product(price.each, other.each)))
+    return price
+
+
+def _plus(one: Weights, other: Weights) -> Weights:
+    """The weights of a sum."""
+    return {kernel: one.get(kernel, 0.0) + other.get(kernel, 0.0) for kernel in {**one, **other}}
 
 
 def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> Price | None:
@@ -140,13 +166,8 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
     elif term.step:
         to, before = map(end, term.step)
         gains.append({to: 1.0, before: -1.0})
-    timed = [gain for gain in gains if set(gain) <= set(rows)] or gains
-    weights: Weights = defaultdict(float)
-    for gain in timed:
-        for kernel, weight in gain.items():
-            weights[kernel] += weight / len(timed)
     own = [TRITON if kernel == gap.PLAIN and not has_floats else kernel for kernel in term.own or ()]
     if len(set(own)) == 2 and term.limited:
-        weights[term.limited[0]] -= 1.0
-        weights[term.limited[1]] += 1.0
-    return Price(term, weights)
+        has, has_not = term.limited
+        gains = [_plus(gain, {has: -1.0, has_not: 1.0}) for gain in gains]
+    return Price(term, tuple(gain for gain in gains if set(gain) <= set(rows)) or tuple(gains))

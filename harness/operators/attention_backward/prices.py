@@ -6,13 +6,12 @@ steps lead from core Triton's program to the flagship without a break; what the 
 remainder.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.gap import Term
-from harness.operators.attention.prices import Price, Weights
+from harness.operators.attention.prices import Price
 from harness.operators.attention_backward.ablations import ABLATIONS
 from harness.operators.attention_backward.problem import Problem
 
@@ -118,15 +117,11 @@ def ablations(problem: Problem) -> set[str]:
 
 
 def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Price]:
-    """The terms, each as the mean of those of its prices that were timed. `rows`: kernel -> its timing."""
+    """The terms, each with those of its prices that were timed. `rows`: kernel -> its timing."""
     found = []
     for term in TERMS:
         without = [(BASES[term.leave_out], term.leave_out)] if term.leave_out else []
         ways = [*without, *([term.step] if term.step else [])]
         timed = [way for way in ways if set(way) <= set(rows)] or ways
-        weights: Weights = defaultdict(float)
-        for to, before in timed:
-            weights[to] += 1 / len(timed)
-            weights[before] -= 1 / len(timed)
-        found.append(Price(term, weights))
+        found.append(Price(term, tuple({to: 1.0, before: -1.0} for to, before in timed)))
     return found

@@ -10,7 +10,7 @@ from harness.catalog import experiments
 from harness.operators.attention.articles import Article
 from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
-from harness.rows.ledger import UNEXPLAINED, Ledger, percent
+from harness.rows.ledger import LOSS, UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import short_gpu
@@ -38,14 +38,16 @@ def page(of: Rows) -> dict[str, Any]:
         "problems": problems,
         "largest": largest_terms(problems[0][0]) if problems else [],
         "untimed": {title: WAYS[start] for start, title in ledger.STARTS.items() if found and title not in timed},
-        "causes": CAUSES,
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "gain": ledger.gain,
         "minus": ledger.minus,
         "percent": percent,
-        "why": ledger.why,
+        "note": ledger.note,
+        "between": ledger.between,
+        "causes": CAUSES,
         "is_small": ledger.is_small,
         "limit": AGAIN_LIMIT,
+        "apart": ledger.between_boards(data) if data else None,
         "machines": data.environments_of(rows) if data else [],
         "files": [download(data, [one for ways in problems for one in ways])] if data and found else [],
     }
@@ -69,7 +71,8 @@ def way(one: Ledger) -> dict[str, Any]:
         "ledger": one,
         "start": start,
         "is_known": is_known,
-        "lines": [(line, ledger.share(one, line)) for line in lines],
+        "lines": lines,
+        "told": ledger.told(lines),
         "drawings": [
             Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in widths
         ],
@@ -77,8 +80,9 @@ def way(one: Ledger) -> dict[str, Any]:
 
 
 def largest_terms(one: dict[str, Any]) -> list[Line]:
-    """The three terms of a way that gain most, the largest first."""
-    return [line for line, share in one["lines"] if share is not None and share > 0][:3]
+    """The three terms of a way with a cause that gain most, the largest first."""
+    lines = [line for line in one["lines"] if line.counts and line.size and line.cause not in (UNEXPLAINED, LOSS)]
+    return lines[:3] if one["ledger"].gap else []
 
 
 def texts(of: Rows, data: Dataset | None) -> dict[str, Markup]:
@@ -91,23 +95,19 @@ def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     """A term's size on each problem, its text and what bears out its cause."""
     data, found = ledger.found(of.fresh_first)
     ways = [one.from_(start) for one in found]
-    sizes = [
-        (one.problem, line.size, *ledger.gains(one, term))
-        for one in ways
-        for line in one.lines
-        if line.term.name == term.name
-    ]
+    lines = [(one, line) for one in ways for line in one.lines if line.term.name == term.name]
     orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
     return {
         "term": term,
         "language": ledger.LANGUAGES[start],
         "is_other": start in (GLUON, TLX),
-        "sizes": sizes,
+        "sizes": [(one.problem, line.size, *ledger.gains(one, line)) for one, line in lines],
         "text": texts(of, data)[term.name],
         "known": set(of.known),
         "cause": CAUSES[term.cause],
         "gain": ledger.gain,
-        "has_losses": term.cause != UNEXPLAINED and any(size and size.value < 0 for _, size, *_ in sizes),
+        "has_losses": term.cause != UNEXPLAINED and any(line.size and line.size.value < 0 for _, line in lines),
+        "disagrees": term.cause != UNEXPLAINED and any(line.disagrees for _, line in lines),
         "evidence": ledger.evidence(term),
         "orders": next(filter(None, orders), []),
     }
@@ -132,11 +132,12 @@ def download(data: Dataset, ways: Sequence[dict[str, Any]]) -> downloads.Downloa
             "term": line.term.name,
             "cause": CAUSES[line.cause],
             "percent": percent(line.size.value) if line.size else None,
-            "share_of_gap": share,
+            "prices_percent": " ".join(f"{percent(price.value):.3f}" for price in line.prices),
+            "part_of": line.term.part_of,
             "note": line.why,
         }
         for one in ways
-        for line, share in one["lines"]
+        for line in one["lines"]
     ]
     timed = [row for row in data.rows if row.kind == "timing" and row.usable]
     return downloads.Download(NAME, lines, [row for one in ways for row in timed_together(timed, one["ledger"])])

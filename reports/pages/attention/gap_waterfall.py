@@ -35,11 +35,12 @@ CAUSE_COLORS = {
     "assembler": MUTED,
     "effort": RULE,
     "unexplained": TILE,
+    "both": GRID,
     "loss": LIBRARY,
 }
 """The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
 which means impossible."""
-IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today"}
+IN_SHORT = {"language": "hatch", "assembler": "ptxas", "effort": "today", "both": "both gain"}
 """Causes as a narrow drawing names them, where that is not their key."""
 STEPS, TICKS = (1, 2, 5, 10, 20, 50), 7
 """Percent between the lines of the axis, of which there are at most so many: the finest step that gives no more."""
@@ -47,14 +48,16 @@ STEPS, TICKS = (1, 2, 5, 10, 20, 50), 7
 
 def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     """Terms in the order of `lines`, then the remainder. The axis is of logarithms, so that bars add up: a bar of equal
-    length is an equal factor. An open bar is a loss."""
+    length is an equal factor. An open bar is a loss. A line goes from the smaller to the larger price of a term."""
     added = [(line, line.size) for line in lines if line.counts and line.size]
     sizes = [*(size.value for _, size in added), one.remainder.value if one.remainder else 0.0]
     places = list(pairwise(accumulate(sizes, initial=0.0)))  # where bars begin and end, the remainder's last
+    ranges = [(begin, *_range(line, size)) for (line, size), (begin, _) in zip(added, places, strict=False)]
     narrow = width == NARROW
     left, row, right = (0, 44, 20) if narrow else (330, 26, 150)
     height = row * (len(added) + 2 + bool(one.remainder)) + 26
-    low, high = min(0.0, *(min(ends) for ends in places)), max(max(ends) for ends in places)
+    ends = [0.0, *(end for both in places for end in both), *(begin + end for begin, *both in ranges for end in both)]
+    low, high = min(ends), max(ends)
     figure, axes = canvas(width, height, left, right, 0, 0)
     axes.set(xlim=(low - 0.03 * (high - low), high + 0.02 * (high - low)), ylim=(height, 0))
     for tick in _ticks(low, high):
@@ -73,9 +76,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     label("Best core Triton", 0, bold=True)
     axes.plot([0, 0], [middle(0) - 8, middle(0) + 8], color=COLORS["triton"], lw=3)
     y = float(row)
-    for (line, size), (begin, end) in zip(added, places, strict=False):
+    for (line, _), (begin, end), (_, *between) in zip(added, places, ranges, strict=False):
         label(line.term.title, y)
-        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], size)
+        reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], between)
         cause, short = CAUSES[line.cause], IN_SHORT.get(line.cause, line.cause)
         if is_small(line):
             cause, short = "no more than chance", "chance"
@@ -86,7 +89,7 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     if one.remainder:
         begin, end = places[-1]
         label("Remainder: what the terms leave", y)
-        reached = _bar(axes, begin, end, middle(y), TILE, one.remainder)
+        reached = _bar(axes, begin, end, middle(y), TILE, _interval(one.remainder))
         _told(axes, f"{percent(end - begin):+.1f}%", reached, middle(y), narrow)
         y += row
     label("Flagship", y, bold=True)
@@ -103,18 +106,26 @@ def _ticks(low: float, high: float) -> range:
     return range(math.ceil(first / step) * step, math.floor(last / step) * step + 1, step)
 
 
-def _bar(axes: Axes, begin: float, end: float, y: float, color: str, size: Estimate | None) -> float:
-    """Draws a bar and the interval of its end; returns how far to the right they reach."""
+def _range(line: Line, size: Estimate) -> Sequence[float]:
+    """The smaller and the larger price; of one price its interval, where it has one."""
+    prices = [price.value for price in line.prices]
+    return (min(prices), max(prices)) if len(prices) > 1 else _interval(size)
+
+
+def _interval(size: Estimate) -> Sequence[float]:
+    found = size.interval
+    return (math.log(found.low), math.log(found.high)) if found.low and found.high else ()
+
+
+def _bar(axes: Axes, begin: float, end: float, y: float, color: str, between: Sequence[float]) -> float:
+    """Draws a bar and a line over what its length may be; returns how far to the right they reach."""
     if end < begin:
         axes.barh(y, begin - end, 11, left=end, facecolor=PAPER, edgecolor=color, lw=2)
     else:
         axes.barh(y, end - begin, 13, left=begin, facecolor=color, lw=0)
-    between = size.interval if size else None
-    if between and between.low and between.high:
-        low, high = begin + math.log(between.low), begin + math.log(between.high)
-        axes.plot([low, high], [y, y], color=INK, lw=1.5, zorder=2)
-        return max(begin, end, high)
-    return max(begin, end)
+    line = [begin + one for one in between]
+    axes.plot(line, [y] * len(line), color=INK, lw=1.5, zorder=2)
+    return max(begin, end, *line)
 
 
 def _told(axes: Axes, text: str, x: float, y: float, narrow: bool) -> None:

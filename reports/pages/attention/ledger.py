@@ -2,12 +2,14 @@
 
 import math
 import re
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
-from harness.operators.attention.gap import FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, Term
+from harness.operators.attention.gap import FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, UNDONE, Term
+from harness.rows import stats
 from harness.rows.ledger import Ledger, Line, ledgers, percent
 from harness.rows.reading import AGAIN_LIMIT
 from harness.rows.stats import Estimate
@@ -46,14 +48,51 @@ def is_small(line: Line) -> bool:
     return line.size is not None and abs(math.expm1(line.size.value)) < AGAIN_LIMIT
 
 
-def gains(one: Ledger, term: Term) -> tuple[Estimate | None, Estimate | None]:
-    """What the flagship gains over the kernel without the technique, and what the ladder's step gains."""
-    left_out = one.estimate({FLAGSHIP: 1.0, term.leave_out: -1.0}) if term.leave_out else None
-    return left_out, one.estimate({term.step[0]: 1.0, term.step[1]: -1.0}) if term.step else None
+def gains(one: Ledger, line: Line) -> tuple[Estimate | None, ...]:
+    """What the flagship gains over the kernel without it, what the ladder's step gains, and what a CUDA kernel
+    limited to what core Triton can express gains, if that is taken out of their mean."""
+    ends = ((FLAGSHIP, line.term.leave_out), line.term.step, line.term.limited)
+    both = [end if end and all(end) else None for end in ends]
+    *added, taken = (one.estimate({end[0]: 1.0, end[1]: -1.0}) if end else None for end in both)
+    sizes = [gain.value for gain in added if gain]
+    is_taken = line.size and sizes and not math.isclose(statistics.fmean(sizes), line.size.value, abs_tol=1e-9)
+    return *added, taken if is_taken else None
 
 
-def share(one: Ledger, line: Line) -> float | None:
-    return line.size.value / one.gap.value if line.counts and line.size and one.gap and one.gap.value else None
+def between(line: Line) -> str:
+    """From the smaller to the larger of a term's two prices: +2.1 to +8.1%."""
+    ends = sorted(percent(price.value) for price in line.prices)
+    return minus(f"{ends[0]:+.1f} to {ends[-1]:+.1f}%") if len(ends) > 1 else ""
+
+
+def between_boards(data: Dataset) -> float | None:
+    """By how much a ratio moves from board to board although nothing changed; None where that is not known."""
+    found = stats.limits(stats.pairs(data.table("timing")), one_board=False)
+    return found.ratio if found else None
+
+
+def told(lines: Sequence[Line]) -> str:
+    """How many terms are gains, losses, and no more than chance."""
+    counted = [line for line in lines if line.counts and line.size]
+    small = sum(map(is_small, counted))
+    above = sum(line.size.value > 0 for line in counted if line.size and not is_small(line))
+    below = len(counted) - small - above
+    return f"{len(counted)} terms: {above} above 0, {below} below 0, {small} within {100 * AGAIN_LIMIT:.1f}%"
+
+
+def note(line: Line, titles: Mapping[str, str], apart: float | None) -> str:
+    """What a reader of a term's size should know. `apart`: how far a ratio of one board moves to the next."""
+    told = []
+    if not line.counts:
+        verb = "counted" if line.term.cause == UNDONE else "not added,"
+        told.append(f"{verb} within “{titles[line.term.part_of or 'compiler']}”")
+    if line.disagrees:
+        told.append("its two prices disagree")
+    if is_small(line):
+        told.append(f"within {100 * AGAIN_LIMIT:.1f}%")
+    elif line.size and apart and abs(line.size.value) < apart:
+        told.append(f"within {100 * apart:.1f}%")
+    return "; ".join(filter(None, [*told, why(line)]))
 
 
 def why(line: Line) -> str:

@@ -1,5 +1,6 @@
 """harness/rows/ledger.py: terms and remainder are the whole gap, and a kernel that is missing is named."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,17 @@ def sizes(found: Ledger) -> dict[str, float]:
     return {one.term.name: one.size.value for one in found.lines if one.size and one.counts}
 
 
+BLOCK, BACK = ("one_block", "first_rung", "buffer_barriers"), ("idle_warpgroups",)
+"""The steps from small blocks to the ladder's first rung, and what undoes a loss of the first of them."""
+
+WITH_CAUSES = {"one_block": 0.0, "integer_max": 0.0}
+"""Without the term that has no cause."""
+
+
+def worth(*terms: str) -> float:
+    return sum(made.WORTH[term] for term in terms)
+
+
 @pytest.fixture(scope="module")
 def found() -> Ledger:
     return one()
@@ -51,6 +63,7 @@ def found() -> Ledger:
 def test_a_term_is_what_its_technique_multiplies_the_speed_by(found: Ledger) -> None:
     expected = {**made.WORTH, "compiler": made.WORTH["compiler"] + made.WORTH["assembler"]}
     expected["head_by_head"] -= made.WORTH["order_alone"]
+    expected["one_block"] += made.WORTH["idle_warpgroups"]
     for term in found.lines:
         worth, interval = expected[term.term.name], term.size.interval
         assert term.size.value == pytest.approx(worth, abs=0.004), term.term.name
@@ -94,7 +107,7 @@ def test_kernels_that_were_timed_more_often_say_nothing_more_of_the_gap() -> Non
 
 def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
     """The flagship is faster than its techniques one by one: by nothing that has a name."""
-    found = one(beyond={"without_overlap": 0.06}, worth={"one_block": 0.0})
+    found = one(beyond={"without_overlap": 0.06}, worth=WITH_CAUSES)
     assert found.remainder.value == pytest.approx(-0.03, abs=0.004)
     assert found.explained
     share, interval = found.explained
@@ -103,7 +116,7 @@ def test_what_the_techniques_need_of_each_other_is_left_over() -> None:
 
 
 def test_all_is_explained_if_nothing_is_left() -> None:
-    found = one(worth={"one_block": 0.0})
+    found = one(worth=WITH_CAUSES)
     assert found.explained
     share, interval = found.explained
     assert share == pytest.approx(1, abs=0.03)
@@ -127,11 +140,10 @@ def test_a_kernel_that_is_missing_leaves_the_other_gain_or_is_named() -> None:
     found = one(without=("without_overlap", "vocabulary_head_by_head"))
     overlap = line(found, "overlap").size
     assert overlap.value == pytest.approx(made.WORTH["overlap"], abs=0.004)
-    for name in ("compiler", "large_block"):
+    for name in ("compiler", "head_by_head"):
         assert line(found, name).size is None
         assert line(found, name).why == "vocabulary_head_by_head: not measured yet"
-    steps = ("head_by_head", "one_block", "first_rung", "buffer_barriers")
-    left = sum(made.WORTH[name] for name in ("assembler", "compiler", *steps))
+    left = sum(made.WORTH[name] for name in ("assembler", "compiler", "head_by_head"))
     assert found.remainder.value == pytest.approx(left - made.WORTH["order_alone"], abs=0.005)
 
 
@@ -233,15 +245,44 @@ def test_the_tile_is_the_flagships_though_a_smaller_one_was_timed_last() -> None
 def test_a_large_block_is_compared_with_small_ones_in_the_same_order_of_tiles() -> None:
     """The ladder's first rungs lack the order that core Triton's small blocks have: what that gains there is taken out
     of what the flagship gains by it."""
-    for alone in (0.0, 0.03):
-        found = sizes(one(worth={"order_alone": alone}))
-        assert found["one_block"] == pytest.approx(made.WORTH["one_block"], abs=0.004)
+    for alone, without in itertools.product((0.0, 0.03), ((), ("vocabulary_at_any_tile",))):
+        found = sizes(one(worth={"order_alone": alone}, without=without))
+        block = BLOCK if without else BLOCK[:1]
+        assert found[("large_block" if without else "one_block")] == pytest.approx(worth(*block, *BACK), abs=0.004)
         assert found["head_by_head"] == pytest.approx(made.WORTH["head_by_head"] - alone, abs=0.004)
+
+
+@pytest.mark.parametrize("without", [(), ("vocabulary_at_any_tile",)], ids=["in steps", "as one"])
+def test_what_undoes_a_loss_of_the_large_block_is_counted_with_it(without: tuple[str, ...]) -> None:
+    """Core Triton's small blocks have no such loss: by itself it would explain a part of the gap."""
+    back = {"idle_warpgroups": 0.02, "own_diagonal": 0.05}
+    found = one(problems=(made.CAUSAL,), worth=back, without=without)
+    whole = "large_block" if without else "one_block"
+    block = BLOCK if without else BLOCK[:1]
+    assert sizes(found)[whole] == pytest.approx(worth(*block) + sum(back.values()), abs=0.004)
+    assert not set(back) & set(sizes(found))
+    for name, size in back.items():
+        assert line(found, name).size.value == pytest.approx(size, abs=0.004)
+        assert (line(found, name).cause, line(found, name).term.part_of) == (catalog.UNDONE, whole)
+    untimed = one(problems=(made.CAUSAL,), worth=back, without=(*without, "without_idle_warpgroups"))
+    assert sizes(untimed)[whole] == pytest.approx(worth(*block) + 0.05, abs=0.004), "the rest is the remainder"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "cause"), [(0.0, "unexplained"), (-0.02, "unexplained"), (0.01, "slower"), (0.002, "unexplained")]
+)
+def test_a_technique_whose_removal_costs_nothing_is_no_cause(left_out: float, cause: str) -> None:
+    found = one(beyond={"without_tma_store": left_out - made.WORTH["tma_store"]})
+    term = line(found, "tma_store")
+    assert [price.value for price in term.prices] == pytest.approx([left_out, made.WORTH["tma_store"]], abs=0.004)
+    assert (term.cause, term.disagrees) == (cause, cause == "unexplained")
+    assert {on.cause for board in found.boards for on in found.on(board).lines if on.term is term.term} == {cause}
 
 
 @pytest.mark.parametrize("lacking", ["vocabulary_at_any_tile", "without_buffer_barriers"])
 def test_steps_that_were_not_all_timed_are_one_term_without_a_cause(lacking: str) -> None:
     steps = [term.name for term in catalog.TERMS if term.instead_of == "large_block"]
+    assert set(steps) == {"waits_at_once", *BLOCK}
     whole, found = sizes(one()), one(without=(lacking,))
     assert "large_block" not in whole
     assert not {*steps} & {*sizes(found)}
@@ -256,7 +297,8 @@ def test_two_stages_leave_p_v_in_flight_and_one_stage_does_not() -> None:
     for problem in PROBLEMS:
         found, has_two = sizes(one(problems=(problem,))), problem.head_dim == 64 and problem.causal
         assert ("waits_at_once" in found) is has_two
-        assert found["one_block"] == pytest.approx(made.WORTH["one_block"], abs=0.004)
+        back = BACK if not problem.causal else (*BACK, "own_diagonal")
+        assert found["one_block"] == pytest.approx(worth("one_block", *back), abs=0.004)
 
 
 @pytest.mark.parametrize(("worth", "cause"), [(0.02, "slower"), (-0.02, "loss")])
@@ -273,7 +315,7 @@ def test_what_both_gain_is_no_part_of_the_gap() -> None:
 
 @pytest.mark.slow
 def test_maxima_of_integers_gain_less_in_core_triton() -> None:
-    """On the recorded rows, where core Triton's best kernel has none: the cause of that term is its schedule."""
+    """On the recorded rows, where core Triton's best kernel has none: the flagship gains more by them."""
     alike = ((catalog.ON_INTEGERS, catalog.IN_SECTIONS), (catalog.WITH_INTEGERS, catalog.ORDERED))
     timing, hashes = frame("timing"), recorded_hashes(RECORDED)
     timing = about(timing[timing.gpu == "NVIDIA H200"], hashes | hashes.on["NVIDIA H200"])  # after an edit too
