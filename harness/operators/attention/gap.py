@@ -371,6 +371,8 @@ TERMS = (
 
 LACKING, LAZILY = "without_lazy_rescale_or_integer_max", "without_lazy_rescale"
 """The flagship without what Gluon's kernels lack, and what is left of that where they have maxima of integers."""
+LAZY_TITLE = "Lazy rescaling"
+"""Of a term of LACKING where LAZILY is left of it."""
 
 GLUON_TERMS = (
     Term(

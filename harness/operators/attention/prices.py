@@ -161,6 +161,8 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
         if (start != TRITON and best is None) or left_out == FLAGSHIP or not takes(left_out):
             return None
         gains.append({placed(FLAGSHIP): 1.0, placed(left_out): -1.0})
+        if gap.LAZILY == left_out != term.leave_out:
+            term = replace(term, title=gap.LAZY_TITLE)
     if term.step == (SHARED, TRITON):
         gains.append({SHARED: 1.0, OVER_ANCHOR[SHARED]: -1.0, TRITON: -1.0, ANCHOR: 1.0})
     elif term.step:

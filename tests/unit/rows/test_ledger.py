@@ -216,6 +216,8 @@ def test_the_way_from_another_language(start: str, problem: Problem) -> None:
     if same.endswith(catalog.SQUARE.slug):
         expected[f"{series}_tile"] = made.WORTH["own_tile"]
     assert sizes(way) == {name: pytest.approx(worth, abs=0.004) for name, worth in expected.items()}
+    if same.partition(" at ")[0] == catalog.LAZILY:
+        assert line(way, f"{series}_votes").term.title == catalog.LAZY_TITLE
     assert way.on("board1").start == start
 
 
