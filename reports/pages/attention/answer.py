@@ -83,7 +83,7 @@ def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Data
     for title, name in DECIDING.items():
         gates = [row for one in datasets for row in one.gates(name, "triton") if row.status != "unsupported"]
         wrong = sum(row.status == "wrong" for row in gates), len(gates)
-        version = max((str(row.compiler["front_end"]).capitalize() for row in gates if row.compiler), default="")
+        version = max((str(row.compiler["front_end"]).split()[-1] for row in gates if row.compiler), default="")
         technique = techniques.get(f"attention/{name}")
         said = matrix.said_of(name, known, ("triton", "gluon", "cuda"))
         found.append(Deciding(title, name, said, matrix.cost(data, problem, technique), wrong, version))

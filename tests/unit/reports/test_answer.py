@@ -138,7 +138,7 @@ def test_the_order_of_ptxas_is_the_same_limit_wherever_a_wait_may_depend_on_valu
     said |= {("overlapped_softmax", name): Said("overlapped_softmax", "hint") for name in HELD}
     page = page_of_first(data, said)
     limits = page.partition("You cannot control")[2].partition("</tr>")[0]
-    words = 'ptxas’s order, except by <a href="technique/held_overlap.html">a data-dependent wait</a>'
+    words = 'ptxas’s order, except by <a href="technique/held_overlap.html">a wait</a>'
     assert [words in cell for cell in limits.split("</td>")[:4]] == [False, True, True, False]
     (line,) = re.findall(r"<tr>(?:(?!</tr>).)*Softmax overlaps wgmma.*?</tr>", page, re.DOTALL)
     links = [f'or you, by <a href="proof/held_overlap.html#{name}">' in line for name in HELD]
