@@ -139,14 +139,15 @@ def namesake(rows: Rows, which: Technique) -> tuple[Technique, str] | None:
 
 def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | None, Gain]]]:
     """Backend -> (operator's title, page, gain) of the technique of this name in every operator that has a gain, its
-    own first and without a page; only where several have one. A flagship is a whole kernel and no technique."""
+    own first and without a page; only where several have one, and no gain that its tile is part of. A flagship is a
+    whole kernel and no technique."""
     found: dict[str, list[tuple[str, str | None, Gain]]] = {}
     namesakes = [one for one in rungs() if one.name == which.name and one.name != WHOLE]
     for one in sorted(namesakes, key=lambda one: one is not which):
         data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
         what = gains(data, data.experiment_of(one), one).languages if data and data.raw else {}
         for backend, language in what.items():
-            if language.gain and not language.same_program:
+            if language.gain and not language.same_program and "with its tile" not in language.remark:
                 path = None if one is which else page_of(one)
                 found.setdefault(backend, []).append((operators.get(one.operator).title, path, language.gain))
     return {backend: gained for backend, gained in found.items() if len(gained) > 1}
