@@ -2,6 +2,10 @@
 
 A row passes when the kernel ran under the tool and the tool found nothing. That the tools find something where there
 is something is shown by planted bugs (tests/planted): those rows pass when the bug was found.
+
+racecheck reports a buffer that all lanes of a warp read before one of them arrives for all at the mbarrier of its
+writer. The report's page on correctness says why that is no race. Such rows stay wrong: without the barrier of the warp
+the finding would name the same lines.
 """
 
 import contextlib

@@ -61,7 +61,7 @@ def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[s
 
 
 def sees_copies(row: Row) -> bool:
-    """Racecheck watches loads and stores of threads, not what TMA writes to shared memory."""
+    """Racecheck watches loads and stores of threads and cp.async.bulk, not what TMA writes by a tensor map."""
     technique = techniques.find(f"{row.get('operator') or operators.FIRST}/{row['technique']}")
     return row["tool"] != "racecheck" or not (
         technique and any(path.name == "tensor_map.cuh" for path in sources.files("cuda", technique.path))

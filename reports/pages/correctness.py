@@ -1,6 +1,7 @@
 """The page about correctness in one screen: what the gates and the sanitizers say of every twin."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from reports.pages.findings import GATED
 PATH = "evidence/correctness.html"
 QUEUES = {"cuda": "ld_st.cuh", "gluon": "gluon_warpgroups.py"}
 """Language -> the file that writes and reads the slots by which a persistent block's producer announces its tiles."""
+BULK_COPIES = {"tma.cuh", "ld_st.cuh"}
+"""The files of cp.async.bulk, which writes the numbers of a tile's rows, and of the loads that read them."""
 QUEUE_BUG = "slot_freed_while_read"
 """The planted bug that is a race there."""
 CAUSES = {
@@ -52,6 +55,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "has_series": sources.has_series,
         "queues": queues(table),
         "queue_bug": planted.find(QUEUE_BUG),
+        "bulk_copies": bulk_copies(table),
         "planted": planted_bugs(datasets),
     }
 
@@ -173,8 +177,18 @@ def queues(table: Sanitizers) -> dict[str, int]:
         for technique, tools in table
         for backend, file in QUEUES.items()
         if (said := tools.get((backend, "racecheck"))) and sources.is_persistent(technique.path)
-        if any(file in line for line in said.reasons)
+        if any(_files(line) == {file} for line in said.reasons)
     )
+
+
+def bulk_copies(table: Sanitizers) -> int:
+    """In how many CUDA kernels racecheck reports a buffer that cp.async.bulk fills."""
+    said = [tools[name] for _, tools in table if (name := ("cuda", "racecheck")) in tools]
+    return sum(any(_files(line) == BULK_COPIES for line in one.reasons) for one in said)
+
+
+def _files(finding: str) -> set[str]:
+    return set(re.findall(r"([\w.]+):\d+", finding))
 
 
 def planted_bugs(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:

@@ -152,6 +152,14 @@ TABLE: edits.Table = {
             "workspace_not_zero",
             STORED,
         ),
+        (
+            "lse_released_while_lanes_read_it",
+            "      if (lane == 0) mbarrier_arrive(q_empty + stage * 8);",
+            "      dk_regs[0] += ld_shared<float2>(lse).x * 0.f;\n      fence_proxy_async_shared();\n"
+            "      if (lane == 0) mbarrier_arrive(q_empty + stage * 8);",
+            "race",
+            STORED,
+        ),
     ],
     ("next_tile", None): [
         (

@@ -96,7 +96,7 @@ def test_the_page_shows_gates_failures_and_sanitizers() -> None:
     assert "not run" not in lines["scalar"]
 
 
-def test_the_page_explains_what_racecheck_says_of_the_queue_of_tiles() -> None:
+def test_the_page_explains_what_racecheck_says_of_the_queue_of_tiles_and_of_bulk_copies() -> None:
     def said(*rows: Row) -> str:
         found = re.search(r"racecheck reports the queue.*?</p>", page(*rows))
         return re.sub(r"<[^>]+>", "", found[0]) if found else ""
@@ -111,5 +111,9 @@ def test_the_page_explains_what_racecheck_says_of_the_queue_of_tiles() -> None:
         "status": "passed",
         "tile": techniques.reference_tile(techniques.get("attention/persistent"), 128).to_dict(),
     }
-    for other in (clean, race | {"technique": "scalar"}, race | {"tool": "memcheck"}):
+    copies = sanitizer("persistent", "racecheck", "Race condition at tma.cuh:100, ld_st.cuh:12")
+    for other in (clean, copies, race | {"technique": "scalar"}, race | {"tool": "memcheck"}):
         assert said(other) == ""
+    assert "in 1 CUDA kernel. They hold a number for each row" in page(copies)
+    for other in (clean, race):
+        assert "They hold a number for each row" not in page(other)
