@@ -51,7 +51,7 @@ def case(technique: Technique, backend: str, problem: Problem) -> Case:
 
 def problems(technique: Technique) -> tuple[Problem, ...]:
     two = BY_ELEMENT.get(technique.name, (WHOLE, RAGGED if technique.general else SEVERAL))
-    return (*two, *(ONE_STEP,) * technique.general, *MAJORS * (technique.name == "either_major"))
+    return (*two, *(MAJORS if technique.name == "either_major" else (ONE_STEP,) * technique.general))
 
 
 def cells(backend: str) -> list[tuple[str, Problem]]:
