@@ -34,7 +34,7 @@ class Race:
     """What an operator's answer compares. A panel is a class of tensor-core instructions.
 
     `languages` and `libraries`: panel -> those that keep a place in it. `experiments`: those with timings of a
-    language. `headline`: the experiment whose first problem the answer is about. `labels`: names that differ from those
+    language. `headline`: the experiment, one of whose problems the answer is about. `labels`: names unlike those
     elsewhere. `roof`: what measured the share of the tensor cores' peak that mma.sync reaches; by wgmma it is all.
     """
 
@@ -146,8 +146,12 @@ class Answer:
 
 
 def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer | None:
-    """At `problem`, by default the headline's first; None while that was not timed."""
-    problem = problem or next(iter(data.problems(race.headline)), None)
+    """At `problem`, by default the first of the headline's that most languages have; None while none was timed."""
+    if problem is None:
+        timed = data.problems(race.headline)
+        problem = max(
+            timed, key=lambda one: sum(bool(data.at(race.headline, one, name)) for name in LANGUAGES), default=None
+        )
     if problem is None:
         return None
     bars = []

@@ -56,13 +56,15 @@ class Comparison:
         return Line(data.operator.title, path, self.between, title, found.gpu, facts.choices(found))
 
     def gpus(self, rows: Rows) -> dict[str, Dataset]:
-        """Path -> the dataset that it shows: that of this machine first. Of those that timed CUDA and core Triton."""
+        """Path -> the dataset that it shows: that of this machine first, then those that timed every problem. Of those
+        that timed CUDA and core Triton."""
         ladder = self.race.headline
         timed = [
             data
             for data in rows.fresh_first
             if {"cuda", "triton"} <= {row.backend for row in data.counting(ladder, data.operator.techniques)}
         ]
+        timed.sort(key=lambda data: data.recorded and not data.counting(GRID, data.operator.techniques))
         names = [downloads.stem(data, "bars") if place else data.operator.name for place, data in enumerate(timed)]
         return {f"answer/{name}.html": data for name, data in zip(names, timed, strict=True)}
 

@@ -71,7 +71,7 @@ def test_a_kernel_is_checked(checked: commands.Ran, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_is_timed_beside_what_is_named(timed: commands.Ran, kernel: str) -> None:
-    assert timed.code == 0, timed.told
+    assert timed.code == (3 if timed.of("timing", status="not_converged") else 0), timed.told
     assert {row["backend"] for row in timed.of("timing")} == {"own", "cuda", "sdpa_cudnn"}, timed.told
     assert {row["status"] for row in timed.of("timing")} <= TIMED, timed.told
     groups, of_peer = ({row["group"] for row in timed.of("timing", **of)} for of in ({"kernel": kernel}, PEER))

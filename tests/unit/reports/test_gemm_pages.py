@@ -71,6 +71,16 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     assert "Steps take CUDA from" in page
 
 
+def test_a_gpu_that_timed_every_problem_and_a_problem_that_every_language_has_come_first() -> None:
+    huge = gemm_rows.make("pingpong", "cuda", Problem.square(16384), 800, experiment="ladder")
+    ladder_alone = dataset([synthetic.ENVIRONMENT, *gemm_rows.of("ladder"), huge])
+    whole = dataset(gemm_rows.rows(), "NVIDIA H100 80GB HBM3")
+    rows = Rows(ladder_alone, [ladder_alone, whole], {}, lambda *_: "")
+    assert list(gemm.ANSWER.gpus(rows).values()) == [whole, ladder_alone]
+    assert next(iter(ladder_alone.problems("ladder"))) == Problem.square(16384)
+    assert facts.answer(ladder_alone, gemm.ANSWER.race).problem == Problem.square(4096)
+
+
 def test_without_rows_there_is_no_answer() -> None:
     rows = rows_of(gemm=dataset([]))["gemm"]
     assert list(gemm.pages(rows)) == []
