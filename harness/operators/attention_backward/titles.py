@@ -23,6 +23,7 @@ THEMES = {
         "next_tile": "The next tile early",
         "loads_first": "Loads before products",
         "paired_tiles": "Two tiles a multiprocessor",
+        "half_steps": "Steps in two halves",
         "early_launch": "Kernels overlap",
     },
     "The whole kernel": {"flagship": "Flagship"},

@@ -239,4 +239,14 @@ TECHNIQUES = LADDER.rungs(
         general=True,
         repeats=False,
     ),
+    Technique(
+        "half_steps",
+        "hopper",
+        "a step goes through its queries in two halves: products of one run under the exponentials of the other",
+        builds_on=("paired_tiles",),
+        mma="wgmma",
+        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
+        general=True,
+        repeats=False,
+    ),
 )
