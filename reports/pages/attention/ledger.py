@@ -77,7 +77,7 @@ def told(lines: Sequence[Line]) -> str:
     small = sum(map(is_small, counted))
     above = sum(line.size.value > 0 for line in counted if line.size and not is_small(line))
     below = len(counted) - small - above
-    return f"{len(counted)} terms: {above} above 0, {below} below 0, {small} within {100 * AGAIN_LIMIT:.1f}%"
+    return f"{above} terms above 0, {below} below 0 and {small} within {100 * AGAIN_LIMIT:.1f}%"
 
 
 def note(line: Line, titles: Mapping[str, str], apart: float | None) -> str:

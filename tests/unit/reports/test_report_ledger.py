@@ -133,7 +133,8 @@ def test_the_page_says_how_much_has_a_cause() -> None:
     assert f"the flagship is {gap[1]} faster than core Triton; the largest terms with a cause: {largest}</h1>" in text
     small = sum(map(facts.is_small, counted))
     below = sum(line.size.value < 0 for line in counted if not facts.is_small(line))
-    assert f"{len(counted)} terms: {len(counted) - below - small} above 0, {below} below 0, {small} within 0.5%" in text
+    above = len(counted) - below - small
+    assert f"what {above} terms above 0, {below} below 0 and {small} within 0.5% leave" in text
 
 
 def test_a_term_whose_prices_disagree_shows_both_and_has_no_cause() -> None:
