@@ -49,9 +49,15 @@ def all_tables() -> list[Path]:
 
 
 def tables(operator: str, gpu: str | None, place: Path | None = None) -> list[Path]:
-    """The tables of an operator that serve a GPU, its own first, in its folder or in `place`."""
-    names = [] if gpu is None else [gpu, "h200"] if re.match(r"g?h\d", gpu) else [gpu]
-    return [path for name in dict.fromkeys(names) if (path := (place or folder(operator)) / f"{name}.toml").exists()]
+    """The tables of an operator that serve a GPU, its own first, in its folder or in `place`. The H200's serves every
+    Hopper GPU for what its own lacks; the H100's where there is neither."""
+    hopper = gpu is not None and re.match(r"g?h\d", gpu)
+    names = [] if gpu is None else [gpu, "h200"] if hopper else [gpu]
+    paths = [
+        (place or folder(operator)) / f"{name}.toml" for name in dict.fromkeys([*names, *(["h100"] if hopper else [])])
+    ]
+    there = [path for path in paths if path.exists()]
+    return [path for path in there if path.stem in names] or there
 
 
 def compared_with(backend: str) -> str:
@@ -69,8 +75,8 @@ def pick(by_cell: Mapping[tuple[str, str, str], Of], technique: str, backend: st
 
 
 def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -> Tile | None:
-    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet. A Hopper GPU
-    takes from the H200's table what its own does not have."""
+    """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet: of the
+    first of `tables` that has one."""
     for path in tables(problem.operator, gpu):
         if found := pick(_by_cell(path, path.stat().st_mtime_ns), technique.rpartition("/")[2], backend, problem):
             return found

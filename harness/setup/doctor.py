@@ -182,13 +182,14 @@ def _gpu() -> Iterator[Finding]:
 
 
 def _tuned(gpu: str) -> Finding:
-    """Which GPU's tiles the kernels have here. Those of the H200 serve every Hopper GPU for what it has none of its
-    own for."""
+    """Which GPU's tiles the kernels have here: catalog.tiles.tables."""
     words = re.findall(r"\w+", gpu.lower())
     tables = {path.stem for operator in operators.every() for path in (operator.folder / "tiles").glob("*.toml")}
     own = [f"tuned on {word}" for word in words if word in tables]
-    others = ["the h200's for what it has none for"] if any(re.match(r"g?h\d", word) for word in words) else []
-    found = ", ".join(dict.fromkeys(own if "h200" in words else own + others))
+    others = (
+        ["another Hopper GPU's for what it has none for"] if any(re.match(r"g?h\d", word) for word in words) else []
+    )
+    found = ", ".join(dict.fromkeys(own + others))
     return Finding("tiles", found or None, "the fastest kernels", "`twinkernels tune`")
 
 

@@ -70,9 +70,9 @@ def test_an_old_python_is_named_before_anything_else(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("gpu", "found"),
     [
-        ("NVIDIA H200, 140 GiB", "tuned on h200"),
-        ("NVIDIA H100 80GB HBM3, 80 GiB", "tuned on h100, the h200's for what it has none for"),
-        ("NVIDIA H20, 96 GiB", "the h200's for what it has none for"),
+        ("NVIDIA H200, 140 GiB", "tuned on h200, another Hopper GPU's for what it has none for"),
+        ("NVIDIA H100 80GB HBM3, 80 GiB", "tuned on h100, another Hopper GPU's for what it has none for"),
+        ("NVIDIA H20, 96 GiB", "another Hopper GPU's for what it has none for"),
         ("NVIDIA A100-SXM4-80GB, 80 GiB", None),
     ],
 )
