@@ -282,7 +282,13 @@ def limits(found: DataFrame, one_board: bool) -> Limits | None:
     level = 1 - FALSE[one_board] / 2
 
     def limit(values: Array, weight: Array) -> float:
-        return float(np.quantile(np.abs(values), level, weights=weight, method="inverted_cdf"))
+        """As np.quantile with weights, which sorts all of them."""
+        size, above = np.abs(values), (1 - level) * weight.sum()
+        largest = size >= np.partition(size, -len(size) // 8)[-len(size) // 8]
+        largest |= weight[largest].sum() <= above
+        size, weight = size[largest], weight[largest]
+        order = np.argsort(-size)
+        return float(size[order[np.searchsorted(np.cumsum(weight[order]), above, side="right")]])
 
     time, anchors, weight = (anchored[name].to_numpy() for name in ("time", "anchors", "weight"))
     usual = limit(time, weight)
@@ -291,7 +297,7 @@ def limits(found: DataFrame, one_board: bool) -> Limits | None:
         limit(time - anchors, weight),
         limit(_smaller(time, time - anchors), weight),
         limit(anchors, weight),
-        limit(alone.time, alone.weight) if len(alone) >= FEWEST_PAIRS else usual,
+        limit(alone.time.to_numpy(), alone.weight.to_numpy()) if len(alone) >= FEWEST_PAIRS else usual,
     )
 
 
