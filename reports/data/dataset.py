@@ -126,8 +126,9 @@ def lines(kind: str, found: pandas.DataFrame) -> list[Row]:
     """The rows of a frame, each with the name of its `kind` on pages."""
     columns = {}
     for name, series in found.items():
-        values = series.astype(object).where(series.notna(), None)
-        columns[name] = [int(value) if value is not None and name in INTEGERS else value for value in values]
+        plain = int if name in INTEGERS else lambda value: value
+        values = zip(series.tolist(), series.isna().to_numpy(), strict=True)
+        columns[name] = [None if missing else plain(value) for value, missing in values]
     NAMES.update(columns)
     rows = [Row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
     for row in rows:
