@@ -78,8 +78,8 @@ def best_tile(technique: str, backend: str, problem: Problem, gpu: str | None) -
     """The tile selected for `gpu` (a slug such as h200), None when nothing was tuned for this cell yet: of the
     first of `tables` that has one."""
     for path in tables(problem.operator, gpu):
-        if found := pick(_by_cell(path, path.stat().st_mtime_ns), technique.rpartition("/")[2], backend, problem):
-            return found
+        if found := pick(by_cell(path), technique.rpartition("/")[2], backend, problem):
+            return found.tile
     return None
 
 
@@ -144,6 +144,11 @@ def _inline(selection: Selection) -> str:
     return "{ " + ", ".join([*entries, f"tried = {selection.tried}", f'run = "{selection.run}"']) + " }"
 
 
+def by_cell(path: Path) -> Mapping[tuple[str, str, str], Selection]:
+    """(technique, backend, cell) -> what a file selects, which is read once. Raises sources.Unreadable."""
+    return _by_cell(path, path.stat().st_mtime_ns)
+
+
 @cache
-def _by_cell(path: Path, changed_ns: int) -> dict[tuple[str, str, str], Tile]:
-    return {(one.technique, one.backend, one.cell): one.tile for one in read(path)}
+def _by_cell(path: Path, changed_ns: int) -> dict[tuple[str, str, str], Selection]:
+    return {(one.technique, one.backend, one.cell): one for one in read(path)}

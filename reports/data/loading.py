@@ -78,7 +78,7 @@ def _chosen(
     problems = [operators.get(operator).problem.parse(slug) for slug in set(timing.problem.dropna())]
     slug = results.gpu_slug(gpu)
     for path in tiles.tables(operator, slug, place):
-        table = {(one.technique, one.backend, one.cell): one for one in tiles.read(path)}
+        table = tiles.by_cell(path)
         if path.stem == slug:
             found |= table
             continue
