@@ -3,6 +3,7 @@
 Text from rows reaches a page through autoescaping templates only.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -153,8 +154,9 @@ class Site:
         workers = min(PROCESSES, len(os.sched_getaffinity(0)), len(self.pages))
         broken: list[str] = []
         unknown: list[str] = []
-        with get_context("fork").Pool(workers) as pool:
-            for done, (path, *claims) in enumerate(pool.imap(_written, range(len(self.pages))), 1):
+        with get_context("fork").Pool(workers) if workers > 1 else contextlib.nullcontext() as pool:
+            drawn = (pool.imap if pool else map)(_written, range(len(self.pages)))
+            for done, (path, *claims) in enumerate(drawn, 1):
                 progress(done, len(self.pages), path)
                 broken += claims[0]
                 unknown += claims[1]

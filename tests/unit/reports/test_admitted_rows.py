@@ -93,14 +93,16 @@ def drawn(folder: Path, rows: list[Row], only: tuple[str, ...] = ()) -> None:
     write_recorded(folder / "recorded", [ENVIRONMENT, *beside, *(r for r in rows if r not in by_compilers)])
     write_recorded(folder / "recorded", [ENVIRONMENT, *by_compilers], "compilers", "inspect")
     hashes = {(kernel.name, "cuda"): TIMING["source_sha256"] for kernel in techniques.kernels()}
-    build.build(
-        folder / "site",
-        recorded=folder / "recorded",
-        runs=[],
-        hashes=hashes,
-        only=only,
-        progress=lambda *_: None,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "PROCESSES", 1)  # to fork takes longer than a site of few rows
+        build.build(
+            folder / "site",
+            recorded=folder / "recorded",
+            runs=[],
+            hashes=hashes,
+            only=only,
+            progress=lambda *_: None,
+        )
 
 
 def differs(kind: str, row: Row) -> str:
