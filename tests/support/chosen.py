@@ -4,6 +4,7 @@ Whatever no row proves is compiled and run in any case; all of it under the mark
 """
 
 import hashlib
+import multiprocessing
 import subprocess
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
@@ -29,7 +30,10 @@ def quick(cells: Collection[T], is_proven: Callable[[T], bool], count: int = COU
 
 
 def params(cells: Collection[Any], is_proven: Callable[[Any], bool], count: int = COUNT) -> list[Any]:
-    """The cells as parameters of a test; those that are not quick are for `make test-full`."""
+    """The cells as parameters of a test; those that are not quick are for `make test-full`. None in a process that
+    imports a test's file for one of its functions: to read what is proven takes seconds."""
+    if multiprocessing.parent_process():
+        return []
     few, found = quick(cells, is_proven, count), []
     for cell in cells:
         parts = cell if isinstance(cell, tuple) else (cell,)
