@@ -146,12 +146,15 @@ class Answer:
 
 
 def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer | None:
-    """At `problem`, by default the first of the headline's that most languages have; None while none was timed."""
+    """At `problem`, by default one of the headline's that most languages have: `bench`'s own, or else the first. None
+    while none was timed."""
     if problem is None:
-        timed = data.problems(race.headline)
-        problem = max(
-            timed, key=lambda one: sum(bool(data.at(race.headline, one, name)) for name in LANGUAGES), default=None
-        )
+
+        def place(one: Problem) -> tuple[int, bool]:
+            have = sum(bool(data.at(race.headline, one, name)) for name in LANGUAGES)
+            return have, one == data.operator.benchmark
+
+        problem = max(data.problems(race.headline), key=place, default=None)
     if problem is None:
         return None
     bars = []

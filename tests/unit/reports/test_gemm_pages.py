@@ -72,8 +72,13 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
 
 
 def test_a_gpu_that_timed_every_problem_and_a_problem_that_every_language_has_come_first() -> None:
-    huge = gemm_rows.make("pingpong", "cuda", Problem.square(16384), 800, experiment="ladder")
-    ladder_alone = dataset([synthetic.ENVIRONMENT, *gemm_rows.of("ladder"), huge])
+    sizes = {"cuda": (16384, 8192), "triton": (8192,), "gluon": (8192,)}
+    huge = [
+        gemm_rows.make("pingpong", backend, Problem.square(size), 800, experiment="ladder")
+        for backend, some in sizes.items()
+        for size in some
+    ]
+    ladder_alone = dataset([synthetic.ENVIRONMENT, *gemm_rows.of("ladder"), *huge])
     whole = dataset(gemm_rows.rows(), "NVIDIA H100 80GB HBM3")
     rows = Rows(ladder_alone, [ladder_alone, whole], {}, lambda *_: "")
     assert list(gemm.ANSWER.gpus(rows).values()) == [whole, ladder_alone]
