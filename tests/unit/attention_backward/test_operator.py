@@ -14,6 +14,7 @@ from harness import operators
 from harness.catalog import experiments
 from harness.catalog.cases import of_experiment
 from harness.catalog.promises import FASTEST
+from harness.measure import arenas
 from harness.measure import gate as gates
 from harness.operators.attention_backward import arguments, reference
 from harness.operators.attention_backward.problem import Problem
@@ -154,6 +155,29 @@ def test_a_kernel_whose_bits_may_vary_is_judged_at_every_launch() -> None:
     verdict = gates.gate(kernel, SQUARE, device="cpu", repeats=3, may_vary=True)
     assert (verdict.passed, verdict.check) == (False, "max_error")
     assert "launch 3" in str(verdict.reason)
+
+
+def test_a_number_with_the_bits_of_poison_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, scalars = launched(SQUARE)
+    Tiled()(given, scalars)
+    bits = int(given["dk"].view(torch.int16)[0, 0, 0, 0])
+    monkeypatch.setitem(arenas.POISON["finite"], 2, bits)
+    kernel = Varying()
+    kernel.launches = 1  # the second launch, over the finite poison, differs in dQ
+    verdict = gates.gate(kernel, SQUARE, distributions=("normal",), device="cpu", repeats=2, may_vary=True)
+    assert (verdict.passed, verdict.varied) == (True, ("dq",)), verdict.reason
+
+
+class WritesOverNanOnly(Tiled):
+    def __call__(self, tensors: dict[str, Tensor], scalars: dict[str, float]) -> None:
+        before = tensors["dk"][0, 0, 0].clone()
+        super().__call__(tensors, scalars)
+        tensors["dk"][0, 0, 0] = torch.where(before.isnan(), tensors["dk"][0, 0, 0], before)
+
+
+def test_a_row_left_as_it_was_is_unwritten() -> None:
+    verdict = gates.gate(WritesOverNanOnly(), SQUARE, device="cpu", repeats=2, may_vary=True)
+    assert (verdict.passed, verdict.check) == (False, "unwritten")
 
 
 def launched(problem: Problem = GROUPED) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
