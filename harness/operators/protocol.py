@@ -324,7 +324,8 @@ class Operator:
     functions: Mapping[str, str] = field(default_factory=dict)
     """What `from harness import ...` offers of the operator: plain functions, name -> the module that has it."""
     comparison_hashes: tuple[str, ...] = ()
-    """What gate rows from before there were versions have in place of this one."""
+    """What other gate rows have in place of this one and are current: those from before there were versions, or of a
+    version whose limits were nowhere wider."""
     claims: Callable[[], Any] | None = None
     """CLAIMS, OF_RIVALS, EXTRA and ASKED: what each language can say of the techniques, and of what is no rung."""
     promises: Callable[[], tuple[Promise, ...]] = tuple

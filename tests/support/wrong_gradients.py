@@ -6,6 +6,7 @@ the problem that brings its fault out, and the check that finds it.
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -185,6 +186,19 @@ class PNotNormalized(Tiled):
 
     def p_of(self, s, lse):
         return torch.exp(s).masked_fill(lse == math.inf, 0.0)
+
+
+class ScoresOffBySixteenUlps(Tiled):
+    """One key's are higher, the next one's lower."""
+
+    problem = replace(SQUARE, dtype="fp16")
+    check = "max_error"
+    distributions = ("negative_scores",)
+
+    def p_of(self, s, lse):
+        off = torch.full((TILE,), 16 * torch.finfo(torch.float32).eps)
+        off[1::2] *= -1
+        return super().p_of(s, lse) * (1 + off * s.abs())
 
 
 class NaturalLseInBase2(Tiled):

@@ -7,16 +7,25 @@ dQ = scale dS K; a head of K and V has the sum over its query heads. All walk ov
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
+from harness.operators.attention.numerics import looser
 from harness.operators.attention.reference import FP64_FLOPS, BlockNorms, HarnessError, chunks, softmax
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.precision import ieee_matmul
 from harness.operators.protocol import Sample, Tensors
 
 GRADIENTS = ("dq", "dk", "dv")
+ULPS = (0, 1, -1)
+"""By so many ulps of fp32 the scores of a yardstick are off. Limits rest on the largest error of the three.
+
+Where all keys share large columns, as in negative_scores, dQ has nothing there but the roundings of dS, and few keys
+with large P decide their sum. Where the dS of one lies near the middle of two 16-bit numbers, the last bit of an fp32
+score decides which of the two it becomes.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Gradient:
     """In fp32, which is far finer than the 16-bit roundings judged."""
     size: BlockNorms
     yardstick: BlockNorms
+    """The largest over ULPS."""
     pytorch: BlockNorms
     arithmetic: BlockNorms
     """Of what fp32 sums of dP and D may be off by."""
@@ -49,12 +59,10 @@ class Expected:
 
 def exact(problem: Problem, sample: Sample) -> Expected:
     """What a sample should give. Raises HarnessError when the answer is not finite."""
-    found = {
-        "truth": truth(sample.tensors, **sample.scalars),
-        "yardstick": yardstick(sample.tensors, **sample.scalars),
-    }
-    for whose, gradients in found.items():
-        for name, tensor in gradients.items():
+    exact_gradients = truth(sample.tensors, **sample.scalars)
+    rounded = [yardstick(sample.tensors, **sample.scalars, ulps=ulps) for ulps in ULPS]
+    for whose, found in (("truth", exact_gradients), *(("yardstick", one) for one in rounded)):
+        for name, tensor in found.items():
             if not bool(tensor.isfinite().all()):
                 raise HarnessError(
                     f"{whose}'s {name}: got values that are not finite for {problem.slug} from "
@@ -63,9 +71,10 @@ def exact(problem: Problem, sample: Sample) -> Expected:
     pytorch, gradients = plain_pytorch(sample.tensors, **sample.scalars), {}
     sums = arithmetic(sample.tensors, **sample.scalars)
     for name in GRADIENTS:
-        right = found["truth"][name].float()
-        rounded, plain = (BlockNorms.of(other[name].float() - right) for other in (found["yardstick"], pytorch))
-        gradients[name] = Gradient(right, BlockNorms.of(right), rounded, plain, BlockNorms.of(sums[name]))
+        right = exact_gradients[name].float()
+        *careful, plain = (BlockNorms.of(other[name].float() - right) for other in (*rounded, pytorch))
+        worst = reduce(looser, careful)
+        gradients[name] = Gradient(right, BlockNorms.of(right), worst, plain, BlockNorms.of(sums[name]))
     rows = torch.arange(problem.seq_q, device=right.device)
     hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
     return Expected(sample, gradients, hidden)
@@ -79,23 +88,33 @@ def truth(tensors: Tensors, *, scale: float, causal: bool, precision: torch.dtyp
     return _gradients(tensors, scale, causal, precision, lambda product: product)
 
 
-def yardstick(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Tensor]:
+def yardstick(tensors: Tensors, *, scale: float, causal: bool, ulps: int = 0) -> dict[str, Tensor]:
     """dq, dk and dv in the dtype of q, with the roundings that a tensor-core kernel cannot avoid and no others: fp32
-    scores, P and dS rounded to the dtype as operands, fp32 accumulation, one final rounding."""
+    scores, P and dS rounded to the dtype as operands, fp32 accumulation, one final rounding. Scores are higher by
+    `ulps` of scale |q| |k|, the largest that their sums may come to on the way."""
     dtype = tensors["q"].dtype
-    found = _gradients(tensors, scale, causal, torch.float32, lambda product: product.to(dtype).float())
+    found = _gradients(tensors, scale, causal, torch.float32, lambda product: product.to(dtype).float(), ulps)
     return {name: gradient.to(dtype) for name, gradient in found.items()}
 
 
 def _gradients(
-    tensors: Tensors, scale: float, causal: bool, precision: torch.dtype, rounded: Callable[[Tensor], Tensor]
+    tensors: Tensors,
+    scale: float,
+    causal: bool,
+    precision: torch.dtype,
+    rounded: Callable[[Tensor], Tensor],
+    ulps: int = 0,
 ) -> dict[str, Tensor]:
     q, k, v, o, do = (tensors[name].to(precision) for name in ("q", "k", "v", "o", "do"))
     dots, lse = (do * o).sum(-1, keepdim=True), tensors["lse"].to(precision)[..., None]
+    q_norms, k_norms = (torch.linalg.vector_norm(tensor, dim=-1) for tensor in (q, k))
+    off = scale * ulps * torch.finfo(torch.float32).eps
     dq, dk, dv = (torch.zeros_like(tensor) for tensor in (q, k, v))
     with ieee_matmul():
         for rows, head, hidden in chunks(q, k, causal, precision.itemsize):
             p = _p(q[rows] @ k[head].T, lse[rows], scale, hidden)
+            if ulps:  # exp of a score that is higher by x is P (1 + x)
+                p.mul_((q_norms[rows][..., None] * k_norms[head]).mul_(off).add_(1))
             ds = rounded((do[rows] @ v[head].T).sub_(dots[rows]).mul_(p))
             dv[head] += (rounded(p).mT @ do[rows]).sum(0)
             dk[head] += (ds.mT @ q[rows]).sum(0).mul_(scale)
