@@ -75,7 +75,7 @@ class Comparison:
         steps = self.steps(data, found.problem)
         every_run = {"every step": self.race.headline, "every problem": GRID}
         return {
-            **shown(data, found, self.race.headline, every, {"grid": grid}, every_run),
+            **shown(data, found, every, {"grid": grid}, every_run),
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
             "steps": steps,
             "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
@@ -141,13 +141,12 @@ def clone(checkout: Path) -> str:
 def shown(
     data: Dataset,
     found: facts.Answer,
-    headline: str,
     every: Mapping[str, Dataset],
     grids: Mapping[str, facts.Grid],
     runs: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What every answer shows. `headline`: the experiment of its ladder. `grids`: name -> what facts.over_problems
-    found, a file each. `runs`: what it measures -> experiment."""
+    """What every answer shows. `grids`: name -> what facts.over_problems found, a file each. `runs`: what it measures
+    -> experiment."""
     stem, command = downloads.stem(data, "bars"), bench(found)
     table = [
         {
@@ -183,7 +182,7 @@ def shown(
         },
         "libraries": libraries(data, found),
         "caption": provenance(data, found.rows),
-        "gpus": {path: (_of_gpu(one, headline), one) for path, one in every.items()},
+        "gpus": {path: (_of_gpu(one), one) for path, one in every.items()},
         "stem": stem,
         "shown": data,
         "files": files,
@@ -229,9 +228,9 @@ def libraries(data: Dataset, found: facts.Answer) -> dict[str, tuple[str, str]]:
     return found_as
 
 
-def _of_gpu(data: Dataset, headline: str) -> str:
+def _of_gpu(data: Dataset) -> str:
     """Its name, and whether only an earlier version of the CUDA kernels was timed on it."""
-    timed = any(row.backend == "cuda" for row in data.counting(headline))
+    timed = any(row.backend == "cuda" and row.usable for row in data.timings())
     return f"{short_gpu(data.gpu)}{'' if timed else ', earlier version'}"
 
 

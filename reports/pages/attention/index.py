@@ -73,7 +73,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
     over_cuda = facts.over(data, grid, "cuda", ("gluon", "triton"))
     timed = [one for line in deciding for one in (line.cost.same, line.cost.best)]
     return {
-        **answers.shown(data, found, answer.LADDER, every, grids, measured),
+        **answers.shown(data, found, every, grids, measured),
         "linked": found.linked or any(one.linked for one in (*timed, *over_cuda.values()) if one),
         "others": other_operators(rows, data),
         "compared": {language: found.over_cuda(language) for language in ("triton", "gluon")},

@@ -103,6 +103,8 @@ def test_a_gpu_with_an_earlier_version_alone_stands_last_and_says_so(data: Datas
     page = rendered("attention/index.html", index.page(rows, data, every), data)
     switch = re.search(r'<p class="switch">(.*?)</p>', page)
     assert re.sub("<[^>]*>", "|", switch[1]) == "GPU |H200||H100, earlier version|"
+    elsewhere = [row | {"experiment": "grid"} if row.get("experiment") == "ladder" else row for row in synthetic.rows()]
+    assert answers._of_gpu(dataset(elsewhere)) == "H200", "another experiment timed this version"
 
 
 def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: answer.Answer) -> None:
