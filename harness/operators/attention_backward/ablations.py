@@ -13,9 +13,7 @@ def _ablation(name: str, idea: str, rung: str, *lacks: str) -> Ablation:
         "hopper",
         idea,
         builds_on=(rung,),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
         lacks=lacks,
     )

@@ -26,13 +26,14 @@ LADDER = Ladder(
     archs=("sm_90a",),
     capabilities=(9,),
     operator="attention_backward",
+    every={"mma": "wgmma", "general": True},
 )
 
 MMA_TILES = (Tile(64, 64, 2, 4), Tile(64, 128, 2, 8), Tile(32, 64, 2, 4), Tile(32, 128, 2, 8))
 TRITON_TILES = Tile.grid((32, 64, 128), (64, 128), (1, 2, 3), (4, 8))
 TALL = {64: Tile(128, 128, 2, 8), 128: Tile(64, 128, 2, 8)}
 
-TECHNIQUES = LADDER.rungs(
+WITH_MMA_SYNC = LADDER.rungs(
     Technique(
         "two_kernels",
         "hopper",
@@ -40,7 +41,6 @@ TECHNIQUES = LADDER.rungs(
         tile={64: Tile(64, 128, 2, 8), 128: Tile(64, 128, 2, 8)},
         grid={"cuda": MMA_TILES, "triton": TRITON_TILES},
         limits=MMA,
-        general=True,
     ),
     Technique(
         "one_kernel",
@@ -48,7 +48,6 @@ TECHNIQUES = LADDER.rungs(
         "five products instead of seven: a tile of keys also adds its part of dQ, atomically, in fp32",
         builds_on=("two_kernels",),
         limits=MMA,
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -57,18 +56,19 @@ TECHNIQUES = LADDER.rungs(
         "dQ is added 16 bytes at a time: lanes exchange two numbers for it",
         builds_on=("one_kernel",),
         limits=MMA,
-        general=True,
         repeats=False,
     ),
+    mma="mma_sync",
+)
+
+TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     Technique(
         "wgmma",
         "hopper",
         "each warpgroup multiplies 64 queries by its own 64 keys, straight from shared memory",
         builds_on=("vector_atomics",),
-        mma="wgmma",
         grid={"cuda": (Tile(64, 128, 2, 8), Tile(64, 64, 2, 4))},
         limits=(*GENERAL, WARPGROUPS, TWO_STAGES, SHARED_MEMORY),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -76,10 +76,8 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "Q and dO come by TMA into a ring of buffers, with LSE and D: one thread asks for them, steps ahead",
         builds_on=("wgmma",),
-        mma="wgmma",
         grid={"cuda": (Tile(64, 128, 2, 8), Tile(64, 128, 3, 8), Tile(64, 64, 2, 4))},
         limits=(*GENERAL, WARPGROUPS, RING, SHARED_MEMORY),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -88,11 +86,9 @@ TECHNIQUES = LADDER.rungs(
         "scores have a row for each key: P and dS are left operands of dV and dK in registers",
         builds_on=("tma_ring",),
         also=("tile",),
-        mma="wgmma",
         tile=TALL,
         grid={"cuda": (*TALL.values(), Tile(64, 128, 3, 8))},
         limits=(*GENERAL, TWO_WARPGROUPS, RING, SHARED_MEMORY),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -100,9 +96,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "one thread loads ahead of the warpgroups that multiply, which get the producer's registers",
         builds_on=("transposed_scores",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, SHARED_MEMORY),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -110,10 +104,8 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "two warps of their own add dQ from shared memory, 16 KB at a time",
         builds_on=("producer_consumer",),
-        mma="wgmma",
         grid={"gluon": (Tile(64, 128, 3, 8), Tile(128, 128, 3, 8))},
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -121,9 +113,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "products in flight under the arithmetic: dP under P, dV under dS, dK while dQ is stored",
         builds_on=("bulk_reduce",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -131,9 +121,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "S of the next step is issued before dK of this one ends",
         builds_on=("overlapped",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -141,9 +129,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "each warpgroup adds to dQ what its own keys give: no dS of the other, and no barrier with it",
         builds_on=("overlapped",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -152,9 +138,7 @@ TECHNIQUES = LADDER.rungs(
         "the mask is a branch that whole tiles do not take, and that keeps the exponentials under dP",
         builds_on=("overlapped",),
         builds_on_in={"triton": "bulk_reduce"},
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -162,9 +146,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "blocks stay and take tiles of keys from a counter, longest first: K and V come while dK and dV are stored",
         builds_on=("mask_apart",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -172,9 +154,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "blocks go through the queries from the last one on: those of a head begin at the same tile, and stay together",
         builds_on=("longest_first",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -182,9 +162,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "the next keys and queries come before the last products end, and dK and dV leave 16 bytes at a time",
         builds_on=("descending",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -192,9 +170,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "programmatic dependent launch: blocks set up and ask for K and V while the kernel before them computes D",
         builds_on=("longest_first",),
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -203,9 +179,7 @@ TECHNIQUES = LADDER.rungs(
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
         builds_on=("next_tile",),
         builds_on_in={"triton": "mask_apart"},
-        mma="wgmma",
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
     ),
     Technique(
         "loads_first",
@@ -213,9 +187,7 @@ TECHNIQUES = LADDER.rungs(
         "a step asks for all of its tiles before its first product, so that no wait stands between the products",
         builds_on=("next_tile",),
         builds_on_in={"triton": "deterministic"},
-        mma="wgmma",
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -224,9 +196,7 @@ TECHNIQUES = LADDER.rungs(
         "a schedule for each problem: tiles of keys that would fill no round of the GPU are shared by blocks",
         builds_on=("next_tile",),
         builds_on_in={"triton": "deterministic"},
-        mma="wgmma",
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -234,9 +204,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "heads that share K and V go together as long as they have two tiles of keys for each multiprocessor, not four",
         builds_on=("flagship",),
-        mma="wgmma",
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
     Technique(
@@ -244,9 +212,7 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "a step goes through its queries in two halves: products of one run under the exponentials of the other",
         builds_on=("paired_tiles",),
-        mma="wgmma",
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
-        general=True,
         repeats=False,
     ),
 )

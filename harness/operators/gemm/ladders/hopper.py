@@ -22,16 +22,16 @@ LADDER = Ladder(
     archs=("sm_90a",),
     capabilities=(9,),
     operator="gemm",
+    every={"mma": "wgmma", "general": True},
 )
 
-TECHNIQUES = LADDER.rungs(
+OF_WHOLE_TILES = LADDER.rungs(
     Technique(
         "wgmma",
         "hopper",
         "a warpgroup multiplies 64 rows by all columns of the tile, straight from shared memory",
         builds_on=("l2_grid_order",),
         also=("tile",),
-        mma="wgmma",
         tile={0: Tile(128, 128, 3, 4)},
         grid={
             "cuda": Tile.grid((64, 128), (64, 128, 192, 256), (2, 3, 4), (4, 8)),
@@ -39,23 +39,23 @@ TECHNIQUES = LADDER.rungs(
         },
         limits=(WHOLE_TILES, *WARPGROUPS),
     ),
+    general=False,
+)
+
+TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     Technique(
         "tma_swizzle",
         "hopper",
         "tiles come by TMA, swizzled: one thread asks for a whole box",
         builds_on=("wgmma",),
-        mma="wgmma",
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "mbarrier_ring",
         "hopper",
         "full and empty mbarriers in place of the block's barrier: warps drift apart",
         builds_on=("tma_swizzle",),
-        mma="wgmma",
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "producer_consumer",
@@ -63,14 +63,12 @@ TECHNIQUES = LADDER.rungs(
         "one thread loads ahead of the warpgroup that multiplies, which gets the producer's registers",
         builds_on=("mbarrier_ring",),
         also=("stages",),
-        mma="wgmma",
         tile={0: Tile(128, 128, 5, 4)},
         grid={
             "cuda": Tile.grid((64, 128), (128, 192, 256), (3, 4, 5, 6), (4, 8)),
             "gluon": Tile.grid((64, 128, 256), (64, 128, 256), (3, 4, 5, 6), (4, 8)),
         },
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "evict_first",
@@ -78,9 +76,7 @@ TECHNIQUES = LADDER.rungs(
         "few rows read B once: L2 is told to evict it first, and need not write back what others left",
         builds_on=("producer_consumer",),
         builds_on_in={"triton": "tma_swizzle"},
-        mma="wgmma",
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "two_consumers",
@@ -88,10 +84,8 @@ TECHNIQUES = LADDER.rungs(
         "two warpgroups multiply, 64 rows by 256 columns each: while one waits, the other one's products run",
         builds_on=("producer_consumer",),
         also=("tile",),
-        mma="wgmma",
         tile={0: Tile(128, 256, 3, 8)},
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "persistent",
@@ -99,7 +93,6 @@ TECHNIQUES = LADDER.rungs(
         "a block works on tile after tile: the next one loads during the epilogue",
         builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
-        mma="wgmma",
         grid={
             "triton": (
                 *Tile.grid((128,), (256,), (3, 4), (8,)),
@@ -109,16 +102,13 @@ TECHNIQUES = LADDER.rungs(
             )
         },
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "either_major",
         "hopper",
         "m may be contiguous in A and n in B: TMA loads them as they lie, and wgmma transposes what it reads",
         builds_on=("persistent",),
-        mma="wgmma",
         limits=EITHER_MAJOR,
-        general=True,
     ),
     Technique(
         "pingpong",
@@ -126,11 +116,9 @@ TECHNIQUES = LADDER.rungs(
         "two warpgroups have a tile each: one multiplies while the other one writes C",
         builds_on=("persistent",),
         also=("tile",),
-        mma="wgmma",
         tile={0: Tile(128, 128, 6, 8)},
         grid={"cuda": Tile.grid((128,), (64, 128), (4, 5, 6), (8,))},
         limits=PINGPONG,
-        general=True,
     ),
     Technique(
         "tma_store_epilogue",
@@ -138,38 +126,30 @@ TECHNIQUES = LADDER.rungs(
         "C leaves by TMA from shared memory while the next tile is multiplied",
         builds_on=("persistent",),
         also=("stages",),
-        mma="wgmma",
         tile={0: Tile(128, 256, 4, 8)},
         grid={"cuda": Tile.grid((128,), (128, 192, 256), (3, 4, 5, 6), (4, 8))},
         limits=STAGED,
-        general=True,
     ),
     Technique(
         "square_waves",
         "hopper",
         "tiles are taken in groups so high that those of one wave cover a square of C",
         builds_on=("tma_store_epilogue",),
-        mma="wgmma",
         limits=STAGED,
-        general=True,
     ),
     Technique(
         "hilbert_order",
         "hopper",
         "tiles are taken along a Hilbert curve: those in flight are neighbours, whatever the shape of C",
         builds_on=("tma_store_epilogue",),
-        mma="wgmma",
         limits=STAGED,
-        general=True,
     ),
     Technique(
         "trailing_store",
         "hopper",
         "C of a tile is packed to 16 bits and stored under the products of the next one",
         builds_on=("square_waves",),
-        mma="wgmma",
         limits=STAGED,
-        general=True,
     ),
     Technique(
         "cluster_multicast",
@@ -177,9 +157,7 @@ TECHNIQUES = LADDER.rungs(
         "two blocks of a cluster share B: each loads half, which multicast delivers to both",
         builds_on=("tma_store_epilogue",),
         builds_on_in={"gluon": "persistent"},
-        mma="wgmma",
         limits=(*STAGED, *PAIRS),
-        general=True,
     ),
     Technique(
         "tile_192",
@@ -188,10 +166,8 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("cluster_multicast",),
         builds_on_in={"triton": "square_waves", "gluon": "square_waves"},
         also=("tile",),
-        mma="wgmma",
         tile={0: Tile(128, 192, 5, 8)},
         limits=TWO_TENSORS,
-        general=True,
     ),
     Technique(
         "split_k",
@@ -200,11 +176,9 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
         also=("stages",),
-        mma="wgmma",
         tile={0: Tile(128, 256, 4, 8)},
         grid={"triton": (*Tile.grid((64, 128), (128,), (4, 5, 6), (4,)), *Tile.grid((128,), (256,), (3, 4), (8,)))},
         limits=WARPGROUPS,
-        general=True,
     ),
     Technique(
         "small_m",
@@ -212,7 +186,6 @@ TECHNIQUES = LADDER.rungs(
         "operands change places: rows of B fill wgmma's 64 rows, and the few rows of A are its columns",
         builds_on=("split_k",),
         also=("tile",),
-        mma="wgmma",
         tile={0: Tile(64, 128, 8, 8)},
         grid={
             "cuda": Tile.grid((16, 32, 64, 128), (64, 128), (6, 8, 10), (4, 8)),
@@ -220,7 +193,6 @@ TECHNIQUES = LADDER.rungs(
             "gluon": Tile.grid((16, 32, 64, 128), (64, 128), (6, 8, 10), (4, 8)),
         },
         limits=SMALL_M,
-        general=True,
     ),
     Technique(
         "stream_k",
@@ -228,9 +200,7 @@ TECHNIQUES = LADDER.rungs(
         "clusters share the steps of some tiles evenly, where whole tiles would leave the last wave empty",
         builds_on=("cluster_multicast",),
         builds_on_in={"triton": "tma_store_epilogue", "gluon": "tma_store_epilogue"},
-        mma="wgmma",
         limits=STAGED,
-        general=True,
         shows="Work work(params",
     ),
     Technique(
@@ -238,10 +208,8 @@ TECHNIQUES = LADDER.rungs(
         "hopper",
         "a tuned tile names the kernel of the ladder; else the host chooses by the cost of waves",
         builds_on=("stream_k",),
-        mma="wgmma",
         grid=schedules.GRID,
         limits=schedules.CHOOSES,
-        general=True,
     ),
     Technique(
         "grouped",
@@ -249,8 +217,6 @@ TECHNIQUES = LADDER.rungs(
         "one launch for groups of rows, each with a B of its own: blocks walk the tiles of all groups",
         builds_on=("trailing_store",),
         builds_on_in={"triton": "square_waves", "gluon": "square_waves"},
-        mma="wgmma",
         limits=GROUPS,
-        general=True,
     ),
 )
