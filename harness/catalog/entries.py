@@ -138,8 +138,9 @@ class Ladder:
     """Fields that all its rungs have in common."""
 
     def rungs(self, *techniques: OfTechnique, **instead: Any) -> tuple[OfTechnique, ...]:
-        """The techniques with `every` field, or with those `instead`."""
-        return tuple(replace(one, operator=self.operator, **{**self.every, **instead}) for one in techniques)
+        """The techniques of this ladder, with `every` field or those `instead`."""
+        fields = {"operator": self.operator, "ladder": self.name, **self.every, **instead}
+        return tuple(replace(one, **fields) for one in techniques)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,6 @@ class Technique:
     """
 
     name: str
-    ladder: str
     idea: str
     builds_on: tuple[str, ...] = ()
     builds_on_in: dict[str, str] = field(default_factory=dict)
@@ -160,6 +160,8 @@ class Technique:
     also: tuple[str, ...] = ()
     """What else changes with the idea: "tile"."""
     operator: str = ""
+    ladder: str = ""
+    """Both are filled in by `Ladder.rungs`."""
     mma: str = "mma_sync"
     tile: dict[int, Tile] = field(default_factory=dict)
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)

@@ -169,7 +169,7 @@ def _with_entry(text: str, name: str, parent: Technique, idea: str) -> str:
     call = next(one for one in calls if isinstance(one.args[0], ast.Constant) and one.args[0].value == parent.name
                 and getattr(one.func, "id", "") == "Technique")  # fmt: skip
     words = {one.arg: ast.get_source_segment(text, one.value) for one in call.keywords}
-    arguments = [f'"{name}"', f'"{parent.ladder}"', f'"{idea}"', f'builds_on=("{parent.name}",)']
+    arguments = [f'"{name}"', f'"{idea}"', f'builds_on=("{parent.name}",)']
     arguments += [f"{word}={words[word]}" for word in COPIED if word in words]
     entry = "    Technique(\n" + "".join(f"        {one},\n" for one in arguments) + "    ),\n"
     lines = text.splitlines(keepends=True)

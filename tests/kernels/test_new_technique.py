@@ -24,8 +24,8 @@ main()
 """
 """The command line, which draws a site of these pages alone: tests/unit/reports draws the others."""
 ENTRIES = """
-    Technique("synthetic", "ampere", "a rung that this test adds", builds_on=("mma_ldmatrix",), limits=MMA),
-    Technique("broken", "ampere", "neither language can build it", builds_on=("mma_ldmatrix",), limits=MMA),
+    Technique("synthetic", "a rung that this test adds", builds_on=("mma_ldmatrix",), limits=MMA),
+    Technique("broken", "neither language can build it", builds_on=("mma_ldmatrix",), limits=MMA),
 """
 
 

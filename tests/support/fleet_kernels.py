@@ -39,7 +39,7 @@ ENDS = ({"right": "passed", "segfaults": "crashed"}, {"right": "passed", "sleeps
 
 def experiment() -> NamedExperiment:
     names = ("right", "segfaults", "sleeps", "kills_once")
-    fakes = [Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names]
+    fakes = [Technique(name, "a fake", mma="fma", tile={64: TILE}) for name in names]
     techniques.TECHNIQUES = (*(each for each in techniques.TECHNIQUES if each.idea != "a fake"), *fakes)
     cells = [(problem, name, TILE) for problem, ends in zip(PROBLEMS, ENDS, strict=False) for name in ends]
     cells += [(PROBLEMS[2], "right", TILE), (PROBLEMS[2], "kills_once", TILE)]

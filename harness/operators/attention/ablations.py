@@ -54,7 +54,6 @@ def _without(
 ) -> Ablation:
     return Ablation(
         name or f"without_{'_or_'.join(lacks)}",
-        "hopper",
         idea,
         builds_on=(rung,),
         limits=(HEAD_DIM, *limits, *FLAGSHIP_LIMITS),
@@ -101,7 +100,6 @@ ABLATIONS = LADDER.rungs(
     ),
     Ablation(
         "without_buffer_barriers",
-        "hopper",
         "all warps of a block meet before a buffer is filled again",
         builds_on=("wgmma",),
         limits=(*BLOCK_LIMITS, RING),
@@ -109,28 +107,24 @@ ABLATIONS = LADDER.rungs(
     ),
     Ablation(
         "triton_vocabulary",
-        "hopper",
         "what core Triton can say: equal warps, powers of two, both products awaited before the softmax",
         builds_on=("wgmma",),
         limits=VOCABULARY_LIMITS,
     ),
     Ablation(
         "vocabulary_head_by_head",
-        "hopper",
         "what core Triton can say, with tiles dealt out head by head",
         builds_on=("triton_vocabulary",),
         limits=VOCABULARY_LIMITS,
     ),
     Ablation(
         "vocabulary_at_any_tile",
-        "hopper",
         "what core Triton can say, but for the tile",
         builds_on=("triton_vocabulary",),
         limits=BLOCK_LIMITS,
     ),
     Ablation(
         "vocabulary_with_integers",
-        "hopper",
         "what core Triton can say, with row maxima of integers, three at a time",
         builds_on=("vocabulary_head_by_head",),
         limits=VOCABULARY_LIMITS,

@@ -10,7 +10,6 @@ from harness.operators.attention_backward.limits import DQ_BUFFER, GENERAL, RING
 def _ablation(name: str, idea: str, rung: str, *lacks: str) -> Ablation:
     return Ablation(
         name,
-        "hopper",
         idea,
         builds_on=(rung,),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),

@@ -149,7 +149,7 @@ OPERATOR = Operator(
     problem=Problem,
     ladders=(LADDER,),
     techniques=LADDER.rungs(
-        Technique("online", "rows", "one pass for maximum and sum", mma="fma", tile={0: Tile(32, 128)}, limits=(WIDE,))
+        Technique("online", "one pass for maximum and sum", mma="fma", tile={0: Tile(32, 128)}, limits=(WIDE,))
     ),
     distributions=tuple(SPREAD),
     comparison_version=1,

@@ -12,7 +12,7 @@ from harness.operators.attention.problem import Problem
 
 
 def test_a_rung_whose_parent_is_not_there_yet_stands_on_the_nearest_ancestor() -> None:
-    rung = techniques.Technique("rung", "ampere", "", builds_on=("not_there_yet", "large_tile", "scalar"))
+    rung = techniques.Technique("rung", "", builds_on=("not_there_yet", "large_tile", "scalar"))
     assert techniques.parent(rung) == techniques.get("large_tile")
     assert techniques.reference_tile(rung, 64) == techniques.reference_tile(techniques.get("large_tile"), 64)
     assert techniques.parent(replace(rung, builds_on=("not_there_yet",))) is None

@@ -85,7 +85,7 @@ TIMED_ON_DEVICE = {
 def fakes() -> Iterator[None]:
     """As techniques of the registry."""
     names = dict.fromkeys([*GATE, *TIMED, *ON_DEVICE, *TIMED_ON_DEVICE, "waits", "paced"])
-    fake = tuple(Technique(name, "ampere", "a fake", mma="fma", tile={64: TILE}) for name in names)
+    fake = tuple(Technique(name, "a fake", mma="fma", tile={64: TILE}) for name in names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other on a busy machine make times random
         patch.setattr(techniques, "TECHNIQUES", (*techniques.TECHNIQUES, *fake))

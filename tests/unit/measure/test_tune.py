@@ -155,7 +155,7 @@ def tuned(names: tuple[str, ...], path: Path, **options: Any) -> Path | None:
 @pytest.fixture
 def fakes() -> Iterator[None]:
     def technique(name: str, first: Tile, **fields: Any) -> Technique:
-        return Technique(name, "ampere", "a fake", operator="attention", mma="fma", tile={64: first}, **fields)
+        return Technique(name, "a fake", operator="attention", mma="fma", tile={64: first}, **fields)
 
     fake = (
         technique("right", GRID[0], grid={"cuda": GRID}),

@@ -30,7 +30,6 @@ TALL = {64: Tile(128, 64), 128: Tile(128, 64)}
 TECHNIQUES = LADDER.rungs(
     Technique(
         "scalar",
-        "ampere",
         "tiled FlashAttention-2 with online softmax on fp32 FMA, no tensor cores",
         mma="fma",
         tile=SQUARE,
@@ -43,7 +42,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "vectorized_loads",
-        "ampere",
         "16-byte accesses to global and shared memory",
         builds_on=("scalar",),
         mma="fma",
@@ -52,7 +50,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "wmma",
-        "ampere",
         "tensor cores by nvcuda::wmma; the fragment layout is opaque, so scores and O pass through shared memory",
         builds_on=("vectorized_loads", "scalar"),
         builds_on_in={"triton": "scalar"},
@@ -70,7 +67,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "mma_ldmatrix",
-        "ampere",
         "products by mma.sync, fed by ldmatrix; scores still pass through shared memory, rows are not swizzled",
         builds_on=("wmma", "vectorized_loads", "scalar"),
         grid={"cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128))},
@@ -79,7 +75,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "register_softmax",
-        "ampere",
         "scores never leave registers: quad shuffles reduce rows, the C fragment of S is the A fragment of P",
         builds_on=("mma_ldmatrix",),
         limits=MMA,
@@ -87,7 +82,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "direct_rescale",
-        "ampere",
         "the new row max comes first, so exp(S - new_max) needs no second multiply",
         builds_on=("register_softmax",),
         grid={"gluon": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8))},
@@ -96,7 +90,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "split_warp_pairs",
-        "ampere",
         "two warps share 16 query rows and exchange max and sum through shared memory",
         builds_on=("direct_rescale",),
         tile={64: Tile(64, 64, 1, 8), 128: Tile(64, 64, 1, 8)},
@@ -113,7 +106,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "padded_rows",
-        "ampere",
         "rows of shared memory 16 bytes further apart: the other cure for bank conflicts",
         builds_on=("direct_rescale",),
         limits=MMA,
@@ -122,7 +114,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "xor_swizzle",
-        "ampere",
         "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
         builds_on=("direct_rescale",),
         limits=MMA,
@@ -130,7 +121,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "large_tile",
-        "ampere",
         "the tile only: 128 keys an iteration instead of 64",
         builds_on=("xor_swizzle",),
         tile={64: Tile(64, 128), 128: Tile(64, 128)},
@@ -139,7 +129,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "cp_async_pipeline",
-        "ampere",
         "copies by cp.async: V loads during Q K^T, the next K during P V",
         builds_on=("large_tile",),
         grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
@@ -148,7 +137,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "ldmatrix_x4",
-        "ampere",
         "one ldmatrix.x4 feeds two mma, for K and (with .trans) for V",
         builds_on=("cp_async_pipeline",),
         limits=MMA,
@@ -156,7 +144,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "exp2_softmax",
-        "ampere",
         "scale * log2(e) folded into one FFMA before MUFU.EX2",
         builds_on=("ldmatrix_x4",),
         grid={"triton": Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8))},
@@ -165,7 +152,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "batched_m_tiles",
-        "ampere",
         "each warp has two m16 tiles, which share its K and V fragments: 128 query rows, 64 keys",
         builds_on=("exp2_softmax",),
         tile=TALL,
@@ -175,7 +161,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "fragment_double_buffer",
-        "ampere",
         "the next ldmatrix is issued before this mma: published as a regression",
         builds_on=("batched_m_tiles",),
         limits=BATCHED,
@@ -183,7 +168,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "asymmetric_kv_buffers",
-        "ampere",
         "K double-buffered, V single-buffered, Q in registers and its shared memory reused",
         builds_on=("batched_m_tiles",),
         also=("tile",),
@@ -200,7 +184,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "l2_grid_order",
-        "ampere",
         "consecutive blocks share K and V: the grid walks the query tiles of a head first",
         builds_on=("batched_m_tiles",),
         limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
@@ -208,7 +191,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "staged_epilogue",
-        "ampere",
         "O through shared memory, stored 16 bytes a lane",
         builds_on=("l2_grid_order",),
         limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
@@ -216,21 +198,18 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "longest_first",
-        "ampere",
         "causal blocks with the most keys start first, in sections of heads whose K and V fit in L2",
         builds_on=("staged_epilogue",),
         limits=(*ANY_GRID, *M_TILES),
     ),
     Technique(
         "conditional_rescale",
-        "ampere",
         "O is rescaled only when some row max of the warp grew",
         builds_on=("longest_first",),
         limits=(*ANY_GRID, *M_TILES),
     ),
     Technique(
         "general_shapes",
-        "ampere",
         "any lengths and strides: rows that do not exist are read as zeros, masked, and not written",
         builds_on=("longest_first",),
         tile={256: Tile(64, 64)},
@@ -239,7 +218,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "lean_instructions",
-        "ampere",
         "constant strides, keys walked backwards, masks for the first tiles only: nothing but what attention needs",
         builds_on=("general_shapes",),
         grid={

@@ -53,7 +53,6 @@ LIMITS = (*ANY_STAGES, ONE_STAGE)
 TECHNIQUES = LADDER.rungs(
     Technique(
         "packed_heads",
-        "decode",
         "the query heads that share a head of K and V share a tile: every key is read once for all of them",
         builds_on=("general_shapes",),
         also=("tile",),
@@ -66,21 +65,18 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "split_keys",
-        "decode",
         "the keys are cut into parts, one block each, to occupy the whole GPU; a second kernel joins the parts",
         builds_on=("packed_heads",),
         limits=LIMITS,
     ),
     Technique(
         "one_launch_join",
-        "decode",
         "the last block of a tile joins its parts, in the same launch",
         builds_on=("split_keys",),
         limits=LIMITS,
     ),
     Technique(
         "kv_rings",
-        "decode",
         "K and V arrive by TMA in rings of buffers: a block always has several tiles on their way from memory",
         builds_on=("one_launch_join",),
         tile={64: Tile(16, 64, 6, 1), 128: Tile(16, 64, 3, 1), 256: Tile(16, 32, 3, 1)},
@@ -94,7 +90,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "flagship_decode",
-        "decode",
         "warps divide the keys of a tile, and Q stays in registers: several warps share a tile's latency",
         builds_on=("kv_rings",),
         also=("tile",),

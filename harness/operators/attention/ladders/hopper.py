@@ -169,7 +169,6 @@ GLUON_TILES = (
 TECHNIQUES = LADDER.rungs(
     Technique(
         "wgmma",
-        "hopper",
         "products by wgmma: K and V from shared memory by descriptor, P from registers, a wait after every product",
         builds_on=("mbarrier_ring",),
         also=("tile",),
@@ -179,14 +178,12 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "producer_consumer",
-        "hopper",
         "one warp of a producer warpgroup loads K and V; the registers of that warpgroup go to those that multiply",
         builds_on=("wgmma",),
         limits=(*LIMITS, TRITON_ROLES),
     ),
     Technique(
         "three_warpgroups",
-        "hopper",
         "the tile only: 192 query rows, a third consumer warpgroup",
         builds_on=("producer_consumer",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 128, 2, 12)},
@@ -194,14 +191,12 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "exp_lock",
-        "hopper",
         "warpgroups take turns: one at a time is in its exponentials, the others have the tensor cores",
         builds_on=("producer_consumer",),
         limits=(*LIMITS, *TURNED, TRITON_ROLES),
     ),
     Technique(
         "overlapped_softmax",
-        "hopper",
         "inside a warpgroup the next Q K^T is issued together with this P V, and the softmax runs between the two "
         "waits",
         builds_on=("producer_consumer",),
@@ -210,7 +205,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "held_overlap",
-        "hopper",
         "the same order of products, but the exponentials come before the wait for P V in the machine code too",
         builds_on=("overlapped_softmax",),
         limits=OVERLAPPED,
@@ -218,7 +212,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "double_buffered_p",
-        "hopper",
         "P has two sets of registers: the next one is converted while P V still reads the last",
         builds_on=("held_overlap",),
         tile={256: Tile(128, 32, 2, 8)},
@@ -226,14 +219,12 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "pingpong",
-        "hopper",
         "the consumer warpgroups take turns at issuing their products",
         builds_on=("overlapped_softmax",),
         limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "wide_tile",
-        "hopper",
         "the tile only: as many query rows or keys as the registers hold, which is no power of two",
         builds_on=("pingpong",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
@@ -241,7 +232,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "pinned_maxima",
-        "hopper",
         "the release of K depends on the row maxima, which holds them ahead of the wait for P V; each K is loaded "
         "ahead of the V of the iteration before",
         builds_on=("wide_tile", "pingpong"),
@@ -250,28 +240,24 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "cluster_multicast",
-        "hopper",
         "two blocks of a cluster share K and V: each loads half of a tile for both",
         builds_on=("pinned_maxima",),
         limits=(*OVERLAPPED, *TURNED, SAME_KEYS, GLUON_SAME_KEYS, *GLUON_PAIRS),
     ),
     Technique(
         "persistent",
-        "hopper",
         "one block per SM takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
         limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "own_diagonal",
-        "hopper",
         "each consumer warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "lazy_rescale_wgmma",
-        "hopper",
         "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
@@ -279,7 +265,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "early_rescale",
-        "hopper",
         "O is rescaled between issuing Q K^T and P V, while the tensor cores work on Q K^T",
         builds_on=("lazy_rescale_wgmma",),
         limits=(*OVERLAPPED, *TURNED),
@@ -287,7 +272,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "integer_max",
-        "hopper",
         "three-input integer maxima of the rows, with a voted fallback where all of a lane's scores are negative",
         builds_on=("persistent",),
         builds_on_in={"triton": "wgmma"},
@@ -295,14 +279,12 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "fused_switch",
-        "hopper",
         "the first Q K^T of the next tile of queries is issued with the last P V of this one",
         builds_on=("persistent",),
         limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "tma_store",
-        "hopper",
         "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
         builds_on=("persistent",),
         builds_on_in={"triton": "head_by_head"},
@@ -310,7 +292,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "head_by_head",
-        "hopper",
         "tiles are dealt out head after head: those that share K and V are worked on at the same time",
         builds_on=("tma_store",),
         builds_on_in={"triton": "wgmma"},
@@ -318,7 +299,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "flagship",
-        "hopper",
         "the techniques that pay at each head_dim, with a tile for each mask and length; one warp stores O",
         builds_on=("head_by_head", "own_diagonal"),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 3, 12), 256: Tile(128, 80, 2, 8)},
@@ -328,7 +308,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "thread_rescale",
-        "hopper",
         "each thread decides by itself whether it rescales its part of O, without a vote",
         builds_on=("flagship",),
         limits=FLAGSHIP_LIMITS,

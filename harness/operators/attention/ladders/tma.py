@@ -46,7 +46,6 @@ RING_TILES = tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128))
 TECHNIQUES = LADDER.rungs(
     Technique(
         "tma_loads",
-        "tma",
         "loads by TMA (cp.async.bulk.tensor): one thread asks for a tile, and its bytes complete on an mbarrier",
         builds_on=("exp2_softmax", "ldmatrix_x4", "cp_async_pipeline"),
         grid={"triton": Tile.grid((64, 128), (64, 128), (1, 2), (4, 8)), "triton_native": WGMMA_TILES},
@@ -55,7 +54,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "tma_swizzle",
-        "tma",
         "the 128-byte hardware swizzle; ldmatrix addresses follow it",
         builds_on=("tma_loads",),
         limits=MMA,
@@ -64,7 +62,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "mbarrier_ring",
-        "tma",
         "full and empty mbarriers, two buffers of K and of V; no barrier of the whole block",
         builds_on=("tma_swizzle",),
         tile={64: Tile(64, 128, 2), 128: Tile(64, 128, 2)},
@@ -74,7 +71,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "warp_specialized",
-        "tma",
         "one producer warp, eight consumer warps",
         builds_on=("mbarrier_ring",),
         also=("tile",),
@@ -96,7 +92,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "lean_mbarrier_ring",
-        "tma",
         "K and V by TMA into rings of buffers in the lean kernel: no barrier of the whole block in the loop",
         builds_on=("lean_instructions", "mbarrier_ring"),
         also=("tile",),
@@ -120,7 +115,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "lazy_rescale",
-        "tma",
         "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("lean_mbarrier_ring",),
         limits=(*GENERAL, RING),
@@ -128,7 +122,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "setmaxnreg_consumers",
-        "tma",
         "a producer warpgroup gives its registers to eight consumer warps",
         builds_on=("lean_mbarrier_ring", "warp_specialized"),
         also=("tile",),
@@ -145,7 +138,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "softmax_lock",
-        "tma",
         "only one consumer warpgroup at a time is in its softmax; the other has the tensor cores",
         builds_on=("setmaxnreg_consumers",),
         limits=(*CONSUMERS, TWO_HALVES),
@@ -154,7 +146,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "scores_in_flight",
-        "tma",
         "Q K^T of the next tile is issued before the softmax of this one",
         builds_on=("setmaxnreg_consumers",),
         grid={
@@ -168,7 +159,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "lazy_consumers",
-        "tma",
         "the lazy rescale in eight consumer warps with more registers",
         builds_on=("setmaxnreg_consumers", "lazy_rescale"),
         limits=(*GENERAL, RING, TWO_WARPGROUPS),
@@ -176,7 +166,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "lazy_scores_in_flight",
-        "tma",
         "the lazy rescale with the scores of two tiles in flight",
         builds_on=("scores_in_flight", "lazy_consumers"),
         limits=(*GENERAL, RING, TWO_WARPGROUPS),

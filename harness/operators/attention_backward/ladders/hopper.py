@@ -36,7 +36,6 @@ TALL = {64: Tile(128, 128, 2, 8), 128: Tile(64, 128, 2, 8)}
 WITH_MMA_SYNC = LADDER.rungs(
     Technique(
         "two_kernels",
-        "hopper",
         "one kernel has a tile of keys and sums dK and dV, another has a tile of queries and sums dQ",
         tile={64: Tile(64, 128, 2, 8), 128: Tile(64, 128, 2, 8)},
         grid={"cuda": MMA_TILES, "triton": TRITON_TILES},
@@ -44,7 +43,6 @@ WITH_MMA_SYNC = LADDER.rungs(
     ),
     Technique(
         "one_kernel",
-        "hopper",
         "five products instead of seven: a tile of keys also adds its part of dQ, atomically, in fp32",
         builds_on=("two_kernels",),
         limits=MMA,
@@ -52,7 +50,6 @@ WITH_MMA_SYNC = LADDER.rungs(
     ),
     Technique(
         "vector_atomics",
-        "hopper",
         "dQ is added 16 bytes at a time: lanes exchange two numbers for it",
         builds_on=("one_kernel",),
         limits=MMA,
@@ -64,7 +61,6 @@ WITH_MMA_SYNC = LADDER.rungs(
 TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     Technique(
         "wgmma",
-        "hopper",
         "each warpgroup multiplies 64 queries by its own 64 keys, straight from shared memory",
         builds_on=("vector_atomics",),
         grid={"cuda": (Tile(64, 128, 2, 8), Tile(64, 64, 2, 4))},
@@ -73,7 +69,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "tma_ring",
-        "hopper",
         "Q and dO come by TMA into a ring of buffers, with LSE and D: one thread asks for them, steps ahead",
         builds_on=("wgmma",),
         grid={"cuda": (Tile(64, 128, 2, 8), Tile(64, 128, 3, 8), Tile(64, 64, 2, 4))},
@@ -82,7 +77,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "transposed_scores",
-        "hopper",
         "scores have a row for each key: P and dS are left operands of dV and dK in registers",
         builds_on=("tma_ring",),
         also=("tile",),
@@ -93,7 +87,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "producer_consumer",
-        "hopper",
         "one thread loads ahead of the warpgroups that multiply, which get the producer's registers",
         builds_on=("transposed_scores",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, SHARED_MEMORY),
@@ -101,7 +94,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "bulk_reduce",
-        "hopper",
         "two warps of their own add dQ from shared memory, 16 KB at a time",
         builds_on=("producer_consumer",),
         grid={"gluon": (Tile(64, 128, 3, 8), Tile(128, 128, 3, 8))},
@@ -110,7 +102,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "overlapped",
-        "hopper",
         "products in flight under the arithmetic: dP under P, dV under dS, dK while dQ is stored",
         builds_on=("bulk_reduce",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
@@ -118,7 +109,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "next_scores",
-        "hopper",
         "S of the next step is issued before dK of this one ends",
         builds_on=("overlapped",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
@@ -126,7 +116,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "own_keys",
-        "hopper",
         "each warpgroup adds to dQ what its own keys give: no dS of the other, and no barrier with it",
         builds_on=("overlapped",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, TWO_DQ_BUFFERS),
@@ -134,7 +123,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "mask_apart",
-        "hopper",
         "the mask is a branch that whole tiles do not take, and that keeps the exponentials under dP",
         builds_on=("overlapped",),
         builds_on_in={"triton": "bulk_reduce"},
@@ -143,7 +131,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "longest_first",
-        "hopper",
         "blocks stay and take tiles of keys from a counter, longest first: K and V come while dK and dV are stored",
         builds_on=("mask_apart",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
@@ -151,7 +138,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "descending",
-        "hopper",
         "blocks go through the queries from the last one on: those of a head begin at the same tile, and stay together",
         builds_on=("longest_first",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
@@ -159,7 +145,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "next_tile",
-        "hopper",
         "the next keys and queries come before the last products end, and dK and dV leave 16 bytes at a time",
         builds_on=("descending",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
@@ -167,7 +152,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "early_launch",
-        "hopper",
         "programmatic dependent launch: blocks set up and ask for K and V while the kernel before them computes D",
         builds_on=("longest_first",),
         limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
@@ -175,7 +159,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "deterministic",
-        "hopper",
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
         builds_on=("next_tile",),
         builds_on_in={"triton": "mask_apart"},
@@ -183,7 +166,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "loads_first",
-        "hopper",
         "a step asks for all of its tiles before its first product, so that no wait stands between the products",
         builds_on=("next_tile",),
         builds_on_in={"triton": "deterministic"},
@@ -192,7 +174,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "flagship",
-        "hopper",
         "a schedule for each problem: tiles of keys that would fill no round of the GPU are shared by blocks",
         builds_on=("next_tile",),
         builds_on_in={"triton": "deterministic"},
@@ -201,7 +182,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "paired_tiles",
-        "hopper",
         "heads that share K and V go together as long as they have two tiles of keys for each multiprocessor, not four",
         builds_on=("flagship",),
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
@@ -209,7 +189,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
     ),
     Technique(
         "half_steps",
-        "hopper",
         "a step goes through its queries in two halves: products of one run under the exponentials of the other",
         builds_on=("paired_tiles",),
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),

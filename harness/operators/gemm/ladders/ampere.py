@@ -26,7 +26,6 @@ LADDER = Ladder(
 TECHNIQUES = LADDER.rungs(
     Technique(
         "scalar",
-        "ampere",
         "one thread for each element of C, every factor from global memory",
         mma="fma",
         tile={0: Tile(32, 32, 1, 32)},
@@ -35,7 +34,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "block_tiled",
-        "ampere",
         "tiles of A and B pass through shared memory, where a block's threads share them",
         builds_on=("scalar",),
         also=("block_k",),
@@ -45,7 +43,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "register_tiled",
-        "ampere",
         "a thread has 8 x 8 elements of C and keeps 16 factors in registers",
         builds_on=("block_tiled",),
         also=("tile",),
@@ -56,7 +53,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "vectorized_loads",
-        "ampere",
         "16-byte accesses to global and to shared memory, where tiles lie transposed and in fp32",
         builds_on=("register_tiled",),
         mma="fma",
@@ -64,7 +60,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "mma_ldmatrix",
-        "ampere",
         "products by mma.sync, fed by ldmatrix; rows are not swizzled",
         builds_on=("vectorized_loads",),
         also=("tile",),
@@ -77,14 +72,12 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "xor_swizzle",
-        "ampere",
         "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
         builds_on=("mma_ldmatrix",),
         limits=(*MMA, ONE_STAGE),
     ),
     Technique(
         "cp_async_pipeline",
-        "ampere",
         "asynchronous copies into a ring of buffers: tiles are on their way while others are multiplied",
         builds_on=("xor_swizzle",),
         also=("stages",),
@@ -97,7 +90,6 @@ TECHNIQUES = LADDER.rungs(
     ),
     Technique(
         "l2_grid_order",
-        "ampere",
         "blocks go down groups of eight rows of tiles, so that those that run together share A and B in L2",
         builds_on=("cp_async_pipeline",),
         limits=(*MMA, RING),

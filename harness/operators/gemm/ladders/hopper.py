@@ -28,7 +28,6 @@ LADDER = Ladder(
 OF_WHOLE_TILES = LADDER.rungs(
     Technique(
         "wgmma",
-        "hopper",
         "a warpgroup multiplies 64 rows by all columns of the tile, straight from shared memory",
         builds_on=("l2_grid_order",),
         also=("tile",),
@@ -45,21 +44,18 @@ OF_WHOLE_TILES = LADDER.rungs(
 TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     Technique(
         "tma_swizzle",
-        "hopper",
         "tiles come by TMA, swizzled: one thread asks for a whole box",
         builds_on=("wgmma",),
         limits=WARPGROUPS,
     ),
     Technique(
         "mbarrier_ring",
-        "hopper",
         "full and empty mbarriers in place of the block's barrier: warps drift apart",
         builds_on=("tma_swizzle",),
         limits=WARPGROUPS,
     ),
     Technique(
         "producer_consumer",
-        "hopper",
         "one thread loads ahead of the warpgroup that multiplies, which gets the producer's registers",
         builds_on=("mbarrier_ring",),
         also=("stages",),
@@ -72,7 +68,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "evict_first",
-        "hopper",
         "few rows read B once: L2 is told to evict it first, and need not write back what others left",
         builds_on=("producer_consumer",),
         builds_on_in={"triton": "tma_swizzle"},
@@ -80,7 +75,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "two_consumers",
-        "hopper",
         "two warpgroups multiply, 64 rows by 256 columns each: while one waits, the other one's products run",
         builds_on=("producer_consumer",),
         also=("tile",),
@@ -89,7 +83,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "persistent",
-        "hopper",
         "a block works on tile after tile: the next one loads during the epilogue",
         builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
@@ -105,14 +98,12 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "either_major",
-        "hopper",
         "m may be contiguous in A and n in B: TMA loads them as they lie, and wgmma transposes what it reads",
         builds_on=("persistent",),
         limits=EITHER_MAJOR,
     ),
     Technique(
         "pingpong",
-        "hopper",
         "two warpgroups have a tile each: one multiplies while the other one writes C",
         builds_on=("persistent",),
         also=("tile",),
@@ -122,7 +113,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "tma_store_epilogue",
-        "hopper",
         "C leaves by TMA from shared memory while the next tile is multiplied",
         builds_on=("persistent",),
         also=("stages",),
@@ -132,28 +122,24 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "square_waves",
-        "hopper",
         "tiles are taken in groups so high that those of one wave cover a square of C",
         builds_on=("tma_store_epilogue",),
         limits=STAGED,
     ),
     Technique(
         "hilbert_order",
-        "hopper",
         "tiles are taken along a Hilbert curve: those in flight are neighbours, whatever the shape of C",
         builds_on=("tma_store_epilogue",),
         limits=STAGED,
     ),
     Technique(
         "trailing_store",
-        "hopper",
         "C of a tile is packed to 16 bits and stored under the products of the next one",
         builds_on=("square_waves",),
         limits=STAGED,
     ),
     Technique(
         "cluster_multicast",
-        "hopper",
         "two blocks of a cluster share B: each loads half, which multicast delivers to both",
         builds_on=("tma_store_epilogue",),
         builds_on_in={"gluon": "persistent"},
@@ -161,7 +147,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "tile_192",
-        "hopper",
         "tiles of 128 x 192: the last wave is fuller at some sizes",
         builds_on=("cluster_multicast",),
         builds_on_in={"triton": "square_waves", "gluon": "square_waves"},
@@ -171,7 +156,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "split_k",
-        "hopper",
         "blocks of a cluster share a tile of C: each has a part of k, and they add up in shared memory",
         builds_on=("two_consumers",),
         builds_on_in={"triton": "tma_swizzle"},
@@ -182,7 +166,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "small_m",
-        "hopper",
         "operands change places: rows of B fill wgmma's 64 rows, and the few rows of A are its columns",
         builds_on=("split_k",),
         also=("tile",),
@@ -196,7 +179,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "stream_k",
-        "hopper",
         "clusters share the steps of some tiles evenly, where whole tiles would leave the last wave empty",
         builds_on=("cluster_multicast",),
         builds_on_in={"triton": "tma_store_epilogue", "gluon": "tma_store_epilogue"},
@@ -205,7 +187,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "flagship",
-        "hopper",
         "a tuned tile names the kernel of the ladder; else the host chooses by the cost of waves",
         builds_on=("stream_k",),
         grid=schedules.GRID,
@@ -213,7 +194,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
     ),
     Technique(
         "grouped",
-        "hopper",
         "one launch for groups of rows, each with a B of its own: blocks walk the tiles of all groups",
         builds_on=("trailing_store",),
         builds_on_in={"triton": "square_waves", "gluon": "square_waves"},
