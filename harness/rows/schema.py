@@ -190,13 +190,24 @@ def _plain(name: str, value: Any, depth: int) -> None:
         raise ValueError(f"{name}: got {len(value)} entries, expected at most {LONGEST}")
     elif isinstance(value, dict):
         for key, item in value.items():
-            _plain(name, key, depth + 1)
-            if type(item) is not int or not -LARGEST < item < LARGEST:  # a census has a hundred that are
+            if not _is_plain(key):
+                _plain(name, key, depth + 1)
+            if not _is_plain(item):
                 _plain(f"{name}.{key}", item, depth + 1)
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            if type(item) is not float or not math.isfinite(item):  # samples are hundreds that are
+            if not _is_plain(item):
                 _plain(f"{name}[{position}]", item, depth + 1)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is at once: most of a row's hundreds of values, which need no name then."""
+    of = type(value)
+    if of is str:
+        return value.isascii() and len(value) <= LONGEST
+    if of is float:
+        return math.isfinite(value)
+    return value is None or (of is int and -LARGEST < value < LARGEST)
 
 
 def _same_as(kind: type[Any], name: str, value: Any) -> Any:
@@ -204,23 +215,29 @@ def _same_as(kind: type[Any], name: str, value: Any) -> Any:
     equals the right one is refused too."""
     if not isinstance(value, Mapping):
         raise _wrong(name, value, "an object")
-    try:
-        one = kind.from_dict(value)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{name}: {error}") from None
-    again = one.to_dict()
-    if json.dumps(value, sort_keys=True) == json.dumps(again, sort_keys=True):
-        return one
-    for field, item in again.items():
-        if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
-            raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
-    return one
+    text = json.dumps(value, sort_keys=True)
+    if (kind, text) not in _SAME:
+        try:
+            one = kind.from_dict(value)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{name}: {error}") from None
+        again = one.to_dict()
+        if text != json.dumps(again, sort_keys=True):
+            for field, item in again.items():
+                if json.dumps(value.get(field), sort_keys=True) != json.dumps(item, sort_keys=True):
+                    raise _wrong(f"{name}.{field}", value.get(field), f"{kind.__name__}.to_dict()'s {item!r}")
+        _SAME[kind, text] = one
+    return _SAME[kind, text]
+
+
+_SAME: dict[tuple[type[Any], str], Any] = {}
+"""What was found so: thousands of rows are about one problem."""
 
 
 def _moment(name: str, value: Any) -> None:
     try:
         if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value):
-            datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+            datetime.fromisoformat(value)
             return
     except ValueError:
         pass
