@@ -324,8 +324,9 @@ class Operator:
     functions: Mapping[str, str] = field(default_factory=dict)
     """What `from harness import ...` offers of the operator: plain functions, name -> the module that has it."""
     comparison_hashes: tuple[str, ...] = ()
-    """What other gate rows have in place of this one and are current: those from before there were versions, or of a
-    version whose limits were nowhere wider."""
+    """What gate rows from before there were versions have in place of this one."""
+    stricter_comparisons: tuple[str, ...] = ()
+    """Earlier ones whose limits were nowhere wider: what passed them counts, what failed may pass now."""
     claims: Callable[[], Any] | None = None
     """CLAIMS, OF_RIVALS, EXTRA and ASKED: what each language can say of the techniques, and of what is no rung."""
     promises: Callable[[], tuple[Promise, ...]] = tuple
@@ -350,8 +351,10 @@ class Operator:
         """What a gate row says of the comparison that judged it."""
         return f"version {self.comparison_version}"
 
-    def is_current(self, comparison: str | None) -> bool:
-        """Whether a gate row's words are of this comparison."""
+    def is_current(self, comparison: str | None, *, passed: bool) -> bool:
+        """Whether this comparison would judge as the one of a gate row did."""
+        if passed and comparison in self.stricter_comparisons:
+            return True
         return comparison == self.comparison or comparison in self.comparison_hashes
 
     def experiment(self, name: str) -> str:

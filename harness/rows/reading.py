@@ -133,8 +133,10 @@ def _is_declined(row: Row) -> bool:
 
 
 def of_earlier_gate(gate: Row) -> bool:
-    """Whether a gate row is of a gate whose inputs or limits were others than this checkout's."""
-    return not operators.get(gate.get("operator") or operators.FIRST).is_current(gate.get("gate"))
+    """Whether a gate row is of a gate whose inputs or limits were others than this checkout's, which may judge
+    otherwise."""
+    operator = operators.get(gate.get("operator") or operators.FIRST)
+    return not operator.is_current(gate.get("gate"), passed=gate["status"] == "passed")
 
 
 def is_final(row: Row) -> bool:

@@ -29,6 +29,7 @@ CAUSES = {
     "shared_memory": "The tile needs more shared memory than a block of the GPU has. A program that another Triton "
     "compiled meets that limit only when the driver loads it",
     "earlier": "The kernel has changed since",
+    "earlier_gate": "The gate has been corrected since, and has not run again",
     "unknown": "Not known yet",
 }
 Sanitizers = list[tuple[Technique, dict[tuple[str, str], Sanitized]]]
@@ -125,6 +126,8 @@ def _cause(row: Row) -> str:
         return "earlier"
     if "cuFuncSetAttribute" in (row.reason or ""):
         return "shared_memory"
+    if row.get("gate") and reading.of_earlier_gate(row):
+        return "earlier_gate"
     return "idle_barriers" if (_language(row), row.technique) == ("triton", GATED[1]) else "unknown"
 
 

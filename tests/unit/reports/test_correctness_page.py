@@ -58,6 +58,17 @@ def test_failures_of_all_experiments_are_shown(change: dict[str, object], shown:
     assert ("half of lse" in page(row | {"experiment": "hopper", **change})) is shown
 
 
+def test_what_an_earlier_gate_refused_may_be_right_and_what_a_stricter_one_passed_is() -> None:
+    stricter = operators.get("attention_backward").stricter_comparisons[0]
+    verdicts = [{"operator": "attention_backward", "gate": stricter, "status": one} for one in ("wrong", "passed")]
+    assert [*map(reading.of_earlier_gate, verdicts)] == [True, False]
+    row = gate("scalar", synthetic.PROBLEMS[0], status="wrong", check="max_error", reason="narrow limits")
+    causes = {"0" * 12: "earlier_gate", operators.get("attention").comparison: "unknown"}
+    for comparison, cause in causes.items():
+        (found,) = correctness.failures([dataset([synthetic.ENVIRONMENT, row | {"gate": comparison}])])
+        assert found.cause == cause
+
+
 def test_a_failure_of_an_earlier_version_says_what_the_present_one_passed() -> None:
     old = gate("scalar", synthetic.PROBLEMS[0], status="wrong", source_sha256="of an earlier version")
     new = gate("scalar", synthetic.PROBLEMS[1])
