@@ -25,7 +25,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.attention.workspaces import Workspaces
 from harness.operators.attention_backward import api as backward
 from harness.operators.errors import LaunchError
-from harness.operators.memory import ALIGNMENT, check_address, reach
+from harness.operators.memory import ALIGNMENT, check_address, check_memory, reach
 
 FLAGSHIP = techniques.get("attention/flagship")
 DECODE = techniques.get("attention/flagship_decode")
@@ -210,7 +210,7 @@ class Launch:
             sound = False
         if not sound:
             for name, tensor in {"q": q, "k": k, "v": v}.items():
-                validate.check_memory(name, tensor)
+                check_memory(name, tensor)
                 check_address(name, tensor)
         if torch._C._cuda_getDevice() == self.gpu:
             return self._launch(*addresses)

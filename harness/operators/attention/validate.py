@@ -15,7 +15,7 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import check_capability
 from harness.operators import memory
 from harness.operators.attention.problem import Problem
-from harness.operators.memory import ALIGNMENT, check_address, extent, reach
+from harness.operators.memory import ALIGNMENT, check_address, check_memory, check_no_gradient, extent, wrong
 from harness.operators.protocol import Scalars, Tensors
 
 DTYPES = (torch.float16, torch.bfloat16)
@@ -30,11 +30,6 @@ and multiply that number of heads by the number of tiles."""
 
 _NUMPYS = ("numpy", "True"), ("numpy", "False")
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
-
-
-def _wrong(what: str, got: object, expected: object, do: str = "", kind: type[Exception] = ValueError) -> Exception:
-    """An error that names an argument, what was got, what is expected, and what to do about it."""
-    return kind(f"{what}: got {got}, expected {expected}{do and '; '}{do}")
 
 
 def validate_launch(
@@ -99,7 +94,7 @@ def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, sm
         check_memory(name, tensor)
     q = tensors["q"]
     if q.dtype not in DTYPES:
-        raise _wrong("q.dtype", q.dtype, "torch.float16 or torch.bfloat16", "convert with q.to(...)", TypeError)
+        raise wrong("q.dtype", q.dtype, "torch.float16 or torch.bfloat16", "convert with q.to(...)", TypeError)
     for name, tensor in tensors.items():
         expected, of_q = (torch.float32, "") if name == "lse" else (q.dtype, " as q")
         if tensor.dtype != expected:
@@ -111,63 +106,28 @@ def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, sm
     check_no_gradient(tensors)
 
 
-def check_no_gradient(tensors: dict[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if tensor.requires_grad and torch.is_grad_enabled():
-            expected = "False or torch.no_grad() (forward only)"
-            raise _wrong(f"{name}.requires_grad", True, expected, f"pass {name}.detach()")
-
-
 def check_no_tangent(tensors: dict[str, object]) -> None:
     """Refuses a call whose derivative in forward mode would be lost."""
     for name, tensor in tensors.items():
         if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
             expected = "none (no forward-mode differentiation)"
-            raise _wrong(name, "a tensor with a tangent", expected, f"pass {name}.detach()", NotImplementedError)
+            raise wrong(name, "a tensor with a tangent", expected, f"pass {name}.detach()", NotImplementedError)
 
 
 def check_options(scale: float, causal: bool, *, any_sign: bool = False) -> None:
     """A scale that fp32 holds, positive unless `any_sign`, and a mask that is True or False (also NumPy's)."""
     usual = "the usual one is head_dim ** -0.5"
     if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise _wrong("scale", type(scale).__name__, "a float", usual, TypeError)
+        raise wrong("scale", type(scale).__name__, "a float", usual, TypeError)
     if isinstance(scale, int) and abs(scale) > FP32.max:
-        raise _wrong("scale", f"an int of {scale.bit_length()} bits", f"at most {FP32.max:.3g} (fp32)")
+        raise wrong("scale", f"an int of {scale.bit_length()} bits", f"at most {FP32.max:.3g} (fp32)")
     size = abs(scale) if any_sign else scale
     if not (math.isfinite(scale) and (size > 0 or any_sign)):
-        raise _wrong("scale", scale, "finite" if any_sign else "finite and positive", usual)
+        raise wrong("scale", scale, "finite" if any_sign else "finite and positive", usual)
     if scale and not FP32.tiny <= size <= FP32.max:
-        raise _wrong("scale", scale, f"{FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32)", usual)
+        raise wrong("scale", scale, f"{FP32.tiny:.3g} to {FP32.max:.3g} (kernels take it in fp32)", usual)
     if not isinstance(causal, bool) and (type(causal).__module__, str(causal)) not in _NUMPYS:
         raise TypeError(f"causal: got {type(causal).__name__}, expected True or False")
-
-
-def check_memory(name: str, tensor: Tensor) -> None:
-    """Returns when the tensor holds its values in memory, one stride a dimension; else raises ValueError.
-
-    A kernel reads memory, and as it is: what PyTorch remembers to do with it later, it does not know.
-    """
-    if tensor.is_nested:
-        raise _wrong(name, "a nested tensor", "one size of each dimension", "pad it, or call per sequence")
-    if tensor.layout != torch.strided:
-        raise _wrong(f"{name}.layout", tensor.layout, torch.strided, f"pass {name}.to_dense()")
-    if tensor.is_neg() or tensor.is_conj():
-        lazily = "negated" if tensor.is_neg() else "conjugated"
-        got = f"a view that PyTorch has {lazily} without touching its memory"
-        raise _wrong(name, got, "plain values", f"pass {name}.resolve_neg().resolve_conj()")
-    if tensor.device.type == "meta" or not tensor.numel():
-        return
-    needed = tensor.storage_offset() * tensor.element_size() + reach(tensor)
-    try:
-        size, has_memory = tensor.untyped_storage().nbytes(), not tensor._is_zerotensor() and tensor.data_ptr() != 0
-    except RuntimeError:  # what torch.vmap and torch.func.grad give to a function
-        size, has_memory = needed, False
-    if size >= needed and not has_memory:
-        got = "a tensor without memory of its own (a fake one, a lazy zero, or one inside torch.func)"
-        raise _wrong(name, got, "one that holds its values")
-    if size < needed:
-        expected = f"the {needed} that its shape and strides reach"
-        raise _wrong(name, f"a storage of {size} bytes", expected, "it was freed or made smaller")
 
 
 def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
@@ -177,21 +137,21 @@ def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
             continue
         if tensor.dim() != 4:
             got = f"{tensor.dim()} with shape {tuple(tensor.shape)}"
-            raise _wrong(f"{name}.dim()", got, "4: (batch, heads, seq, head_dim)")
+            raise wrong(f"{name}.dim()", got, "4: (batch, heads, seq, head_dim)")
         for dimension, size in zip(_DIMENSIONS, tensor.shape, strict=True):
             if not smallest <= size < INT32_LIMIT:
                 expected = f"{smallest} to {INT32_LIMIT - 1} (int32)"
-                raise _wrong(f"{name}.shape", f"{dimension} = {size}", expected)
+                raise wrong(f"{name}.shape", f"{dimension} = {size}", expected)
     batch, heads, seq_q, head_dim = q.shape
     if batch * heads >= INT32_LIMIT:
-        raise _wrong("q.shape", f"batch * heads = {batch * heads}", f"below {INT32_LIMIT} (grid dimension)")
+        raise wrong("q.shape", f"batch * heads = {batch * heads}", f"below {INT32_LIMIT} (grid dimension)")
     heads_kv, seq_kv = k.shape[1:3]
     section_heads = max(1, SECTION_BYTES // max(1, head_dim * 4 * seq_kv))
     if seq_q > (longest := (INT32_LIMIT - 1) // section_heads * SMALLEST_BLOCK_M):
         expected = f"at most {longest} (the order of tiles counts in int32)"
-        raise _wrong("q.shape", f"seq = {seq_q} beside {seq_kv} keys", expected, "split the queries")
+        raise wrong("q.shape", f"seq = {seq_q} beside {seq_kv} keys", expected, "split the queries")
     if heads % heads_kv if heads_kv else heads:
-        raise _wrong("k.shape", f"{heads_kv} heads", f"a divisor of q's {heads} heads")
+        raise wrong("k.shape", f"{heads_kv} heads", f"a divisor of q's {heads} heads")
     for name, expected, meaning in (
         ("k", (batch, heads_kv, seq_kv, head_dim), "batch and head_dim as q"),
         ("v", (batch, heads_kv, seq_kv, head_dim), "the shape of k"),
@@ -199,7 +159,7 @@ def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
         ("lse", (batch, heads, seq_q), "(batch, heads, seq_q) of q"),
     ):
         if name in tensors and tuple(tensors[name].shape) != expected:
-            raise _wrong(f"{name}.shape", tuple(tensors[name].shape), f"{expected}: {meaning}")
+            raise wrong(f"{name}.shape", tuple(tensors[name].shape), f"{expected}: {meaning}")
 
 
 def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
@@ -213,7 +173,7 @@ def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
             f"-0.5, and take the first {head_dim} columns of o"
         )
     whose = f" for {technique.name}" if technique else ""
-    raise _wrong("q.shape", f"head_dim = {head_dim}", f"one of {supported}{whose}", do)
+    raise wrong("q.shape", f"head_dim = {head_dim}", f"one of {supported}{whose}", do)
 
 
 _SHARED = {
@@ -230,7 +190,7 @@ def check_layout(name: str, tensor: Tensor, *, by_tma: bool = False) -> None:
     """
     head_dim, contiguous = tensor.shape[-1], f"pass {name}.contiguous()"
     if tensor.stride(-1) != 1:
-        raise _wrong(f"{name}.stride(-1)", tensor.stride(-1), "1 (last dimension contiguous)", contiguous)
+        raise wrong(f"{name}.stride(-1)", tensor.stride(-1), "1 (last dimension contiguous)", contiguous)
     elements = ALIGNMENT // tensor.element_size()
     for dimension, size, stride in zip(_DIMENSIONS[:3], tensor.shape, tensor.stride(), strict=False):
         if size == 1:
@@ -239,14 +199,14 @@ def check_layout(name: str, tensor: Tensor, *, by_tma: bool = False) -> None:
             is_shared = stride == 0 and name in "kv"
             got = f"{stride} for {dimension} ({'overlapping rows' if stride else 'expanded'})"
             do = _SHARED.get(dimension, contiguous).format(name=name) if is_shared else contiguous
-            raise _wrong(f"{name}.stride()", got, f"at least head_dim = {head_dim}", do)
+            raise wrong(f"{name}.stride()", got, f"at least head_dim = {head_dim}", do)
         if stride % elements:
             expected = f"a multiple of {elements} elements ({ALIGNMENT} bytes)"
-            raise _wrong(f"{name}.stride()", f"{stride} for {dimension}", expected, contiguous)
+            raise wrong(f"{name}.stride()", f"{stride} for {dimension}", expected, contiguous)
     if not by_tma and (last := (tensor.shape[2] - 1) * tensor.stride(2) + head_dim - 1) >= INT32_LIMIT:
         do = f"{contiguous} in (batch, heads, seq, head_dim) or a shorter sequence"
         got = f"a last offset of {last} elements inside one head"
-        raise _wrong(f"{name}.stride()", got, f"below {INT32_LIMIT} (int32)", do)
+        raise wrong(f"{name}.stride()", got, f"below {INT32_LIMIT} (int32)", do)
     check_address(name, tensor)
 
 
@@ -257,7 +217,7 @@ def check_overlap_within(name: str, output: Tensor) -> None:
     for stride, size, dimension in sorted(step for step in steps if step[1] > 1):
         if stride < covered:
             got = f"{stride} for {dimension} ({name} overlaps itself)"
-            raise _wrong(f"{name}.stride()", got, f"at least {covered}", "allocate it with torch.empty_like")
+            raise wrong(f"{name}.stride()", got, f"at least {covered}", "allocate it with torch.empty_like")
         covered += (size - 1) * stride
 
 
@@ -272,7 +232,7 @@ def check_aliasing(tensors: dict[str, Tensor], outputs: Sequence[str]) -> None:
             apart = name == output or begin >= other_end or other_begin >= end
             if not apart and _share_elements(tensors[output], tensors[name]):
                 got = f"memory that overlaps {name}"
-                raise _wrong(output, got, "memory of its own", "allocate it with torch.empty_like")
+                raise wrong(output, got, "memory of its own", "allocate it with torch.empty_like")
 
 
 def _share_elements(one: Tensor, other: Tensor) -> bool:

@@ -21,7 +21,7 @@ from harness.operators.attention_backward.arguments import POINTERS, SCRATCH, At
 from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.errors import LaunchError, Unsupported
-from harness.operators.memory import ALIGNMENT, reach
+from harness.operators.memory import ALIGNMENT, check_memory, reach
 from harness.rows.results import slug_of
 
 DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -224,7 +224,7 @@ def _laid_out(name: str, tensor: Tensor) -> Tensor:
     """The tensor, or a copy where its strides or its address are none that a kernel takes: the gradient of a sum is
     one number, expanded. Raises ValueError where its memory was freed after the forward pass."""
     tensor = tensor.resolve_neg()
-    validate.check_memory(name, tensor)
+    check_memory(name, tensor)
     try:
         validate.check_layout(name, tensor, by_tma=True)
     except ValueError:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from harness.operators.gemm.arguments import input_specs, scalars
 from harness.operators.gemm.problem import Problem
+from harness.operators.memory import DTYPES
 from harness.operators.protocol import Sample
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "int32": torch.int32}
 CPU_LIMIT = 2**24
 """Elements up to which values are drawn on the CPU, so that every device gets the same ones."""
 LARGEST_FP16 = 8192.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.operators.gemm.inputs import DTYPES
 from harness.operators.gemm.problem import Problem
+from harness.operators.memory import DTYPES
 from harness.operators.precision import ieee_matmul
 from harness.operators.protocol import Sample
 
