@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness import operators
-from harness.catalog import cases, experiments, rungs, sources, techniques
+from harness.catalog import rungs, sources, techniques
 from harness.catalog.entries import Technique
 from harness.cli.options import NAMES, RUNGS, bad_usage, completing, require_known, technique_called
 from harness.cli.output import RECORDED, RUNS, console
@@ -103,7 +103,7 @@ def show(name: Name) -> None:
         console.print(opening, "", sep="\n", soft_wrap=True)
     with Progress() as progress:
         progress.say("reading recorded rows")
-        tables = speeds(technique, of_experiment(measured_by(technique), technique.operator))
+        tables = speeds(technique, timings_of(technique))
     for table in tables:
         console.print(table)
     if not tables:
@@ -121,24 +121,18 @@ def note(technique: Technique) -> str:
     return " ".join(re.sub(r"\{\{.*?\}\}", "...", next(plain, ""), flags=re.DOTALL).split())
 
 
-def measured_by(technique: Technique) -> str:
-    """The experiment that times its ladder, or the first one that times this ablation."""
-    if technique in techniques.rungs():
-        return techniques.experiment_of(technique)
-    for name in experiments.names():
-        if any(case.technique == technique.name for case in cases.of_experiment(experiments.load(name), "h200")):
-            return name
-    return techniques.experiment_of(technique)
-
-
-def of_experiment(experiment: str, operator: str) -> pandas.DataFrame:
-    """Usable timings of an experiment, recorded and fresh."""
+def timings_of(technique: Technique) -> pandas.DataFrame:
+    """Usable timings, recorded and fresh, of the experiment of its ladder; if the technique has none there, of the one
+    that times it on most problems."""
     from harness.rows import results
     from harness.rows.frame import frame
 
-    timing = frame("timing", root=RECORDED, runs=results.fresh_runs(RUNS), operator=operator)
-    timed = timing[(timing.experiment == experiment) & (timing.purpose == "timing") & (timing["mode"] == "burst")]
-    return timed[timed.usable & (timed.on == "gpu")]
+    timing = frame("timing", root=RECORDED, runs=results.fresh_runs(RUNS), operator=technique.operator)
+    timed = timing[(timing.purpose == "timing") & (timing["mode"] == "burst") & timing.usable & (timing.on == "gpu")]
+    problems = timed[timed.technique == technique.name].groupby("experiment").problem.nunique()
+    ladder = techniques.experiment_of(technique)
+    experiment = ladder if ladder in problems or problems.empty else problems.idxmax()
+    return timed[timed.experiment == experiment]
 
 
 def speeds(technique: Technique, timings: pandas.DataFrame) -> list[Table]:

@@ -195,10 +195,15 @@ def test_a_gain_is_taken_within_a_group_or_over_the_anchors_of_two() -> None:
 
 
 @pytest.mark.slow
-def test_show_says_what_is_recorded_and_where_the_page_is(capsys: pytest.CaptureFixture) -> None:
-    commands.show("attention/vectorized_loads")
+@pytest.mark.parametrize("name", ["attention/vectorized_loads", "attention_backward/paired_tiles"])
+def test_show_says_what_is_recorded_and_where_the_page_is(capsys: pytest.CaptureFixture, name: str) -> None:
+    """Of its ladder, or of another experiment if that alone has times of it."""
+    technique = techniques.get(name)
+    parent = techniques.parent(technique)
+    commands.show(name)
     said = capsys.readouterr().out
-    assert "builds on scalar" in said
-    assert techniques.get("attention/vectorized_loads").idea in said
-    assert re.search(r"NVIDIA H\d00: TFLOPS", said)
-    assert "twinkernels diff attention/vectorized_loads" in said
+    assert parent is not None
+    assert f"builds on {parent.name}" in said
+    assert technique.idea in said
+    assert re.search(r"NVIDIA H\d00[^:]*: TFLOPS", said)
+    assert f"twinkernels diff {name}" in said
