@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from harness.operators.attention.libraries import LIBRARIES
+from harness.operators.attention.problem import ANCHOR, PEERS
 from harness.operators.attention.titles import problem_order, problem_title
 from harness.operators.attention_backward import titles
 from harness.operators.attention_backward.ablations import ABLATIONS
 from harness.operators.attention_backward.ladders import hopper
-from harness.operators.attention_backward.problem import ALL_PEERS, ANCHOR, PEERS, Problem
+from harness.operators.attention_backward.problem import ALL_PEERS, Problem
 from harness.operators.protocol import Operator, of_modules
 
 HERE = "harness.operators.attention_backward"

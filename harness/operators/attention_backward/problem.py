@@ -12,10 +12,6 @@ from typing import ClassVar
 
 from harness.operators.attention import problem as forward
 
-ANCHOR = "sdpa_cudnn"
-PEERS = (ANCHOR, "sdpa_flash")
-"""Libraries timed beside the twins where an experiment names no others: cuDNN and FlashAttention-2, as torch has
-them."""
 ALL_PEERS = ("sdpa_flash", "sdpa_cudnn", "sdpa_math", "flex", "fa4", "fa4_deterministic")
 
 PREFIX = "attention_backward-"

@@ -1,7 +1,7 @@
 """The ratios of attention's backward pass that the scorecard follows. Standard library only."""
 
 from harness.catalog.promises import FASTEST, Promise
-from harness.operators.attention_backward.problem import ANCHOR
+from harness.operators.attention.problem import ANCHOR
 
 RIVALS = (ANCHOR, "fa4")
 """cuDNN's and flash-attn 4's gradients, whose bits may vary."""
