@@ -238,10 +238,10 @@ _LIBRARIES = ("torch", "cuda_runtime", "cudnn", "triton")
 def _program(row: Row, environment: Mapping[str, Any]) -> str:
     details = environment.get("details") or {}
     software, gpu = details.get("software") or {}, details.get("gpu") or {}
-    peers = operators.get(row.get("operator") or operators.FIRST).libraries
-    own = peers.get(row["backend"].partition("@")[0])
+    operator = row.get("operator") or operators.FIRST
+    own = operators.get(operator).libraries.get(row["backend"].partition("@")[0])
     libraries = (*_LIBRARIES, own and own.software)
-    around = [gpu.get("name"), gpu.get("driver"), *(software.get(name) for name in libraries)]
+    around = [gpu.get("name"), gpu.get("driver"), *(software.get(name) for name in libraries), operator]
     return json.dumps([*(row.get(name) for name in _PROGRAM), *around], sort_keys=True)
 
 

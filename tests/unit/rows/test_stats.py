@@ -191,6 +191,7 @@ def test_short_kernels_are_no_pairs_between_boards() -> None:
         {"source_sha256": "another"},
         {"compiler": {"ptxas": "13.1"}},
         {"mode": "sustained"},
+        {"operator": "attention_backward"},
         {"details": {"software": {"cudnn": 92000}}},
         {"details": {"gpu": {"name": "NVIDIA H200", "driver": "another"}}},
     ],
