@@ -130,7 +130,7 @@ def _offered(path: Path) -> str:
     """The functions of a file that may be meant as a kernel of the user's, and what to do."""
     public = (node for node in sources.parse(path).body if isinstance(node, ast.FunctionDef) and node.name[0] != "_")
     names = [node.name for node in public if "jit" not in " ".join(map(ast.unparse, node.decorator_list))]
-    return f"{', '.join(names)}; name one of them" if names else "no function for Python to call; write one there"
+    return f"{', '.join(names)}; name one of them" if names else "no public `def` for Python to call; write one there"
 
 
 def _functions(path: Path) -> list[str]:

@@ -343,7 +343,7 @@ def test_a_wrong_file_is_refused_by_name(text: str, said: str) -> None:
             b"@triton.jit\ndef kernel(): ...\ndef _run(): ...\ndef a(): ...\ndef b(): ...\n",
             r"mine\.py has a, b; name one",
         ),
-        (b"N = 3\n@jit\ndef kernel(): ...\n", "mine.py has no function for Python to call; write one there"),
+        (b"f = partial(g)\n@jit\ndef kernel(): ...\n", "mine.py has no public `def` for Python to call; write one"),
     ],
 )
 def test_a_file_that_is_no_code_or_has_another_function_is_refused(tmp_path: Path, code: bytes, said: str) -> None:
