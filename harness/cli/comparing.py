@@ -143,7 +143,8 @@ def history(
     gpus = sorted({name for name, _ in results.iter_recorded(RECORDED)})
     require_known("--gpu", [gpu], gpus)
     of, _, experiment = experiment.rpartition("/")
-    require_known("--experiment", [experiment], sorted({path.parent.name for path in results.recorded(RECORDED, gpu)}))
+    experiments_here = sorted({path.parent.name for path in results.recorded(RECORDED, gpu)})
+    require_known("--experiment", [experiment], experiments_here)
     named = [word for word in given if word.partition("/")[0] in operators.names()]
     operator = operator_of(named).name if named else of or None
     given = [technique_called(word).name if word in named else word for word in given]
@@ -154,9 +155,15 @@ def history(
     timing = frame("timing", root=RECORDED, operator=operator)
     found = past.points(timing[(timing.gpu_slug == gpu) & (timing.experiment == experiment)], given, mode)
     if not found:
-        cells = {one: past.cells(RECORDED, one, experiment, operator or "*") for one in gpus}
-        others = [one for one in gpus if one != gpu and any(set(given) <= cell for cell in cells[one])]
-        step = f"`--gpu {others[0]}` has some" if others else "`twinkernels run` on such a GPU and `record` add one"
+        places = [(f"--gpu {one}", one, experiment) for one in gpus if one != gpu]
+        places += [(f"--experiment {one}", gpu, one) for one in experiments_here if one != experiment]
+        others = (
+            f"`{option}` has some"
+            for option, *place in places
+            for cell in past.cells(RECORDED, place[0], place[1], operator or "*")
+            if "gate" not in cell and set(given) <= cell
+        )
+        step = next(others, "`twinkernels run` on such a GPU and `record` add one")
         told = f"but no recorded {mode} timing of {experiment} on {gpu} has these words; {step}"
         raise typer.BadParameter(f"CELL: got {' '.join(words)!r}, {told}")
     if len(found) > 1 and as_csv:

@@ -148,6 +148,11 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("history", "rocm", "xor_swizzle"), "CELL: got 'rocm'", "expected a backend (cuda, triton, "),
         (("history", "cuda", "xor_swizzle", "zzz"), "CELL: got 'zzz'", "(`twinkernels list`), a problem, a tile"),
         (("history", "cuda", "d999"), "CELL: got 'cuda d999'", "has these words; `twinkernels run` on such a GPU"),
+        (
+            ("history", "either_major", "gemm-m4096-n4096-k4096-bf16-mn"),
+            "recorded burst timing of ladder on h200",
+            "`--experiment majors` has some",
+        ),
         (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "ladder"),
         (("history", "cuda", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
         (("run", "lader"), "experiment: got 'lader'", "ladder"),
