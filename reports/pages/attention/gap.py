@@ -10,7 +10,7 @@ from harness.catalog import experiments
 from harness.operators.attention.articles import Article
 from harness.operators.attention.gap import CAUSES, GLUON, TLX, TRITON, WAYS, Term
 from harness.operators.attention.prices import EXPERIMENT
-from harness.rows.ledger import LOSS, UNEXPLAINED, Ledger, percent
+from harness.rows.ledger import UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import short_gpu
@@ -44,8 +44,7 @@ def page(of: Rows) -> dict[str, Any]:
         "percent": percent,
         "note": ledger.note,
         "between": ledger.between,
-        "causes": CAUSES,
-        "is_small": ledger.is_small,
+        "cause": ledger.cause,
         "limit": AGAIN_LIMIT,
         "apart": ledger.between_boards(data) if data else None,
         "machines": data.environments_of(rows) if data else [],
@@ -80,9 +79,9 @@ def way(one: Ledger) -> dict[str, Any]:
 
 
 def largest_terms(one: dict[str, Any]) -> list[Line]:
-    """The three terms of a way with a cause that gain most, the largest first."""
-    lines = [line for line in one["lines"] if line.counts and line.size and line.cause not in (UNEXPLAINED, LOSS)]
-    return lines[:3] if one["ledger"].gap else []
+    """The four terms of a way that gain most, the largest first."""
+    lines = [line for line in one["lines"] if line.counts and line.size and line.size.value > 0]
+    return lines[:4] if one["ledger"].gap else []
 
 
 def texts(of: Rows, data: Dataset | None) -> dict[str, Markup]:
@@ -130,7 +129,7 @@ def download(data: Dataset, ways: Sequence[dict[str, Any]]) -> downloads.Downloa
             "problem": one["ledger"].problem.slug,
             "from": one["ledger"].start,
             "term": line.term.name,
-            "cause": CAUSES[line.cause],
+            "cause": ledger.cause(line),
             "percent": percent(line.size.value) if line.size else None,
             "prices_percent": " ".join(f"{percent(price.value):.3f}" for price in line.prices),
             "part_of": line.term.part_of,

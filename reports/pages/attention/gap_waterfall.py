@@ -6,7 +6,6 @@ from itertools import accumulate, pairwise
 
 from matplotlib.axes import Axes
 
-from harness.operators.attention.gap import CAUSES
 from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
 from reports.draw.style import (
@@ -25,7 +24,7 @@ from reports.draw.style import (
     to_svg,
     write,
 )
-from reports.pages.attention.ledger import is_small, minus
+from reports.pages.attention.ledger import cause, is_small, minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {
@@ -79,11 +78,9 @@ def waterfall(one: Ledger, lines: Sequence[Line], width: int, alt: str) -> str:
     for (line, _), (begin, end), (_, *between) in zip(added, places, ranges, strict=False):
         label(line.term.title, y)
         reached = _bar(axes, begin, end, middle(y), CAUSE_COLORS[line.cause], between)
-        cause, short = CAUSES[line.cause], IN_SHORT.get(line.cause, line.cause)
-        if is_small(line):
-            cause, short = "no more than chance", "chance"
+        short = "chance" if is_small(line) else IN_SHORT.get(line.cause, line.cause)
         told = f"{percent(end - begin):+.1f}%"
-        told = f"{short} {told}" if narrow else f"{told}  {cause}"
+        told = f"{short} {told}" if narrow else f"{told}  {cause(line)}"
         _told(axes, told, reached, middle(y), narrow)
         y += row
     if one.remainder:

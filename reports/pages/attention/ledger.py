@@ -8,7 +8,7 @@ from functools import cache
 
 from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
-from harness.operators.attention.gap import FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, UNDONE, Term
+from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, UNDONE, Term
 from harness.rows import stats
 from harness.rows.ledger import Ledger, Line, ledgers, percent
 from harness.rows.reading import AGAIN_LIMIT
@@ -46,6 +46,11 @@ def lines(one: Ledger) -> list[Line]:
 def is_small(line: Line) -> bool:
     """Whether two timings of one kernel may differ by as much as the term."""
     return line.size is not None and abs(math.expm1(line.size.value)) < AGAIN_LIMIT
+
+
+def cause(line: Line) -> str:
+    """In words; none for a term that chance could be."""
+    return "no more than chance" if is_small(line) else CAUSES[line.cause]
 
 
 def gains(one: Ledger, line: Line) -> tuple[Estimate | None, ...]:
