@@ -69,7 +69,7 @@ class Bar:
 
     @property
     def tflops(self) -> float | None:
-        """As measured: the mean over its own processes."""
+        """As measured: the mean over its own processes, of a library over those of its panel's fastest bar."""
         return self.point.tflops if self.point.counts else None
 
     @property
@@ -181,6 +181,7 @@ def _ranked(data: Dataset, panel: list[Bar]) -> list[Bar]:
         shares = [data.ratio(bar.point, best.point) for bar in panel]
         best = max(zip(panel, shares, strict=True), key=lambda pair: pair[1].value if pair[1] else 0)[0]
     if top := best.best:
+        panel = [replace(bar, point=data.beside(bar.point, best.point)) if bar.is_library else bar for bar in panel]
         shares = [data.ratio(bar.point, best.point) for bar in panel]
         panel = [
             replace(bar, paired=share.value * top) if share else bar for bar, share in zip(panel, shares, strict=True)

@@ -191,23 +191,38 @@ def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_
     assert shares == pytest.approx({"triton": of_triton, "gluon": 1, "cuda": 0.8, "library": 0.9})
 
 
+def of_groups(experiment: str, groups: dict[str, dict[str, float]]) -> Dataset:
+    """`groups`: run -> the speed of each language's flagship and of each library."""
+    rows, hashes = [{**synthetic.ENVIRONMENT, "id": run} for run in groups], {}
+    problem = synthetic.PROBLEMS[0]
+    reference = techniques.reference_tile(techniques.get("attention/flagship"), problem.tile_key)
+    for run, speeds in groups.items():
+        for backend, speed in speeds.items():
+            name, tile = (None, None) if backend in ("fa3", "fa4") else ("flagship", reference)
+            about = {"experiment": experiment, "mode": "burst", "group": run}
+            row = synthetic.make("timing", name, backend, problem, tile, **about)
+            rows.append(timed_at(row | {"environment": run, "mma": "wgmma"}, speed))
+            hashes |= {("flagship", backend): synthetic.sha("flagship", backend)} if name else {}
+    return Dataset("NVIDIA H200", True, rows, hashes)
+
+
+def test_a_library_has_the_speed_that_it_had_beside_the_fastest_bar() -> None:
+    """In the other process, whose clock was lower, it was slower too."""
+    found = answer.answer(
+        of_groups("ladder", {"a" * 12: {"cuda": 800, "fa3": 790}, "b" * 12: {"gluon": 700, "fa3": 700}})
+    )
+    first, library = found.best("cuda"), found.bar("wgmma", "fa3")
+    assert library.tflops == pytest.approx(790)
+    assert found.share(library).value == pytest.approx(library.tflops / first.tflops)
+
+
 def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_processes() -> None:
     """Gluon was timed in another process than CUDA, where the other library is ahead."""
-    problem, other = synthetic.PROBLEMS[0], {**synthetic.ENVIRONMENT, "id": "b" * 12}
     groups = {
         "a" * 12: {"cuda": 600, "fa3": 500, "fa4": 490},
         "b" * 12: {"gluon": 500, "fa3": 450, "fa4": 490},
     }
-    rows, hashes = [{**synthetic.ENVIRONMENT, "id": "a" * 12}, other], {}
-    for run, speeds in groups.items():
-        for backend, speed in speeds.items():
-            name, tile = (None, None) if backend in ("fa3", "fa4") else ("flagship", Tile(64, 128, 1, 4))
-            row = synthetic.make(
-                "timing", name, backend, problem, tile, experiment=answer.GRID, mode="burst", group=run
-            )
-            rows.append(timed_at(row | {"environment": run}, speed))
-            hashes |= {("flagship", backend): synthetic.sha("flagship", backend)} if name else {}
-    data = Dataset("NVIDIA H200", True, rows, hashes)
+    data = of_groups(answer.GRID, groups)
     grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
     shares = facts.over(data, grid, "library", answer.SHOWN)
     assert {name: share.value for name, share in shares.items()} == pytest.approx({"cuda": 1.2, "gluon": 500 / 490})
@@ -327,7 +342,7 @@ def test_bars_are_as_long_as_their_shares_where_pairs_and_means_name_another_fas
         value = 1.0 if ours is theirs else paired[" ".join(pair)]
         return Ratio(value, value, value, 3, linked=False)
 
-    data: Any = SimpleNamespace(ratio=ratio)
+    data: Any = SimpleNamespace(ratio=ratio, beside=lambda point, _: point)
     ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in names.items()])
     assert [bar.backend for bar in ranked] == ["gluon", "cuda", "triton"]
     assert [bar.length for bar in ranked] == pytest.approx([799, 0.99 * 799, 0.95 * 799])
@@ -344,7 +359,7 @@ def test_two_bars_that_met_have_the_order_of_their_processes() -> None:
         value = 1.0 if ours is theirs else paired.get(pair, 1.5)
         return Ratio(value, value, value, 1, linked="cuda" in pair)
 
-    data: Any = SimpleNamespace(ratio=ratio)
+    data: Any = SimpleNamespace(ratio=ratio, beside=lambda point, _: point)
     ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in points.items()])
     assert [bar.backend for bar in ranked] == ["cuda", "triton", "flex"]
 
