@@ -1,10 +1,12 @@
 """What hand-written pages claim holds for the recorded rows: a claim that broke is named."""
 
 import math
+import re
 
 import pytest
 
 from harness import operators
+from reports.data.dataset import Dataset
 from reports.pages import prose
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import Recorded, dataset
@@ -53,3 +55,12 @@ def test_a_number_of_an_earlier_version_or_another_gpu_has_a_mark_and_is_in_no_c
     assert there.explained(str(there.references["tflops"]("xor_swizzle", "triton", problem))).endswith(
         " TFLOPS†\n\n† On an H100."
     )
+
+
+@pytest.mark.slow
+def test_no_note_denies_rows_that_are_there(recorded_data: dict[str, list[Dataset]]) -> None:
+    for name, datasets in recorded_data.items():
+        for note in (prose.ROOT / name).glob("*.md"):
+            if re.search(r"\bhas no rows?\b", note.read_text().partition("### Outcome")[2].split(". ")[0]):
+                timed = [data.gpu for data in datasets for row in data.of("timing", note.stem) if row.usable]
+                assert not timed, note
