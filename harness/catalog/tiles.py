@@ -49,15 +49,11 @@ def all_tables() -> list[Path]:
 
 
 def tables(operator: str, gpu: str | None, place: Path | None = None) -> list[Path]:
-    """The tables of an operator that serve a GPU, its own first, in its folder or in `place`. The H200's serves every
-    Hopper GPU for what its own lacks; the H100's where there is neither."""
-    hopper = gpu is not None and re.match(r"g?h\d", gpu)
-    names = [] if gpu is None else [gpu, "h200"] if hopper else [gpu]
-    paths = [
-        (place or folder(operator)) / f"{name}.toml" for name in dict.fromkeys([*names, *(["h100"] if hopper else [])])
-    ]
-    there = [path for path in paths if path.exists()]
-    return [path for path in there if path.stem in names] or there
+    """The tables of an operator that serve a GPU, its own first, in its folder or in `place`. Those of the H200 and the
+    H100 serve every Hopper GPU for what its own lacks."""
+    hopper = ("h200", "h100") if re.match(r"g?h\d", gpu or "") else ()
+    names = dict.fromkeys((gpu, *hopper) if gpu else ())
+    return [path for name in names if (path := (place or folder(operator)) / f"{name}.toml").exists()]
 
 
 def compared_with(backend: str) -> str:
