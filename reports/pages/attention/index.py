@@ -1,5 +1,6 @@
 """The first page: what to write, what it costs, and the techniques that decide."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ from harness.catalog import techniques
 from reports.data.dataset import Dataset, Ratio, Row
 from reports.data.names import LANGUAGES, cell_title, label, short_gpu
 from reports.facts import answer as facts
-from reports.facts import counters, steps, versions
+from reports.facts import counters, gains, steps, versions
 from reports.facts.answer import Answer, Bar, program
 from reports.facts.expressibility import Said
 from reports.facts.gains import Gain
@@ -154,15 +155,16 @@ def triton_ahead(data: Dataset, grid: facts.Grid) -> list[str]:
 
 
 def decode_shares(data: Dataset, grid: facts.Grid) -> dict[str, Gain]:
-    """Of each language and of the fastest library, the geometric mean over the problems that all of them have, as a
-    share of the best; empty where there is none."""
-    names = ("triton", "gluon", "cuda", "library")
-    counted = [(problem, points) for problem, points in grid if all(points[name].counts for name in names)]
-    over = facts.over(data, counted, "cuda", names)
-    if not counted or [share.cells for share in over.values()] != [len(counted)] * len(names):
-        return {}
-    most = max(share.value for share in over.values())
-    return {name: replace(share, value=share.value / most) for name, share in over.items()}
+    """Of each language and of the fastest library: the geometric mean of its shares of each problem's best, over the
+    problems where all were timed beside CUDA; empty where there is none."""
+    names, found = ("triton", "gluon", "cuda", "library"), defaultdict[str, list[Ratio]](list)
+    for _, points in grid:
+        over = {name: ratio for name in names if (ratio := facts.over_one(data, points, name, "cuda"))}
+        if len(over) == len(names):
+            most = max(ratio.value for ratio in over.values())
+            for name, ratio in over.items():
+                found[name].append(replace(ratio, value=ratio.value / most))
+    return {name: share for name, ratios in found.items() if (share := gains.mean(ratios))}
 
 
 def state(said: Said) -> tuple[str, str]:
