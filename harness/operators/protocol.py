@@ -339,6 +339,8 @@ class Operator:
     """Technique -> the PTX instructions that it is about."""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Technique for which Triton's source asks the compiler -> the instruction that shows that it followed."""
+    named: Callable[[Tile], str | None] = lambda tile: None
+    """The technique whose kernel a tile of another one names."""
     problem_title: Callable[[Any], str] = attrgetter("slug")
     """Problem -> its title on pages. Two spaces part what comes first from the sizes."""
     problem_order: Callable[[Any], Any] = attrgetter("slug")

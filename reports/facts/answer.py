@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 
+from harness import operators
 from harness.catalog import sources, techniques, tiles
 from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
@@ -287,7 +288,8 @@ def _of_any_version(bar: Bar) -> float:
 @dataclass(frozen=True)
 class Choice:
     """A column of the table of what to write. `share`: of the fastest bar. `technique`: whose file holds the kernel;
-    `lines`: of that file, and with the headers that it includes. None for a library."""
+    `lines`: of that file, and with the headers that it includes; None where it chooses among kernels of other files.
+    Both are None for a library."""
 
     bar: Bar
     share: Ratio | None
@@ -302,12 +304,17 @@ def choices(found: Answer) -> list[Choice]:
     return [Choice(bar, found.over(bar, best), *_kernel(bar.point.row)) for bar in bars]
 
 
-def _kernel(row: Row | None) -> tuple[Technique, tuple[int, int]] | tuple[None, None]:
+def _kernel(row: Row | None) -> tuple[Technique | None, tuple[int, int] | None]:
+    """The one that the tile names, if it names one."""
     if row is None or row.technique is None:
         return None, None
     technique = program(row)
+    named = operators.get(technique.operator).named(Tile.parse(row.tile))
+    technique = techniques.find(f"{technique.operator}/{named}") or technique
     files = [path for path in sources.files(row.backend, technique.path) if path.suffix in (".cu", ".cuh", ".py")]
     own = sources.kernel_file(row.backend, technique.path)
+    if own.suffix == ".py" and "jit" not in sources.code(own):
+        return technique, None
     return technique, (sources.lines_of_code(own), sum(map(sources.lines_of_code, {own, *files})))
 
 

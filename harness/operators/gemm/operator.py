@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.operators.gemm import titles
+from harness.operators.gemm import schedules, titles
 from harness.operators.gemm.ladders import ampere, hopper
 from harness.operators.gemm.libraries import ANCHOR, CUBLAS, LIBRARIES, PEERS, TORCH_GROUPED
 from harness.operators.gemm.problem import Problem
@@ -49,6 +49,7 @@ OPERATOR = Operator(
         Problem(200, 136, 264, "fp16"),  # rows and columns beside whole tiles, and a tail of k
         Problem(1, 264, 8, "bf16", "bias", "fp32"),  # one row, one step of k
     ),
+    named=schedules.named,
     themes=titles.THEMES,
     labels=titles.LABELS,
     problem_title=titles.problem_title,

@@ -57,8 +57,24 @@ SCHEDULES = {
     12: TWO_BY_TURNS,
     13: WARPGROUPS,
 }
-"""Number -> its limits. 0, which no tile names, is the host's choice; 11 and 12 are pingpong_store and pingpong_192;
-the others are rungs. cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels say which."""
+"""Number -> its limits. 0, which no tile names, is the host's choice."""
+NAMES = {
+    1: "square_waves",
+    2: "tma_store_epilogue",
+    3: "cluster_multicast",
+    4: "stream_k",
+    5: "split_k",
+    6: "small_m",
+    7: "pingpong",
+    8: "producer_consumer",
+    9: "trailing_store",
+    10: "tile_192",
+    11: "pingpong_store",
+    12: "pingpong_192",
+    13: "evict_first",
+}
+"""Number -> the kernel, as cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels have it. All but 11 and
+12 are rungs."""
 _TILES = {
     "cuda": {
         1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",
@@ -108,6 +124,10 @@ GRID = {
 
 def schedule(tile: Tile) -> int:
     return dict(tile.extra).get("schedule", 0)
+
+
+def named(tile: Tile) -> str | None:
+    return NAMES.get(schedule(tile))
 
 
 def _of_schedules(limit: Limit) -> Limit:

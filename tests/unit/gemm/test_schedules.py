@@ -8,7 +8,7 @@ import pytest
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
 from harness.operators.gemm.problem import Problem
-from harness.operators.gemm.schedules import SCHEDULES, SCHEDULES_IN, schedule
+from harness.operators.gemm.schedules import NAMES, SCHEDULES, SCHEDULES_IN, schedule
 
 FLAGSHIP = techniques.of_qualified("gemm/flagship")
 HEADER = (sources.ROOT / "cuda_kernels/gemm/schedules.cuh").read_text()
@@ -22,8 +22,6 @@ TWINS = {
     "gluon": importlib.import_module("triton_kernels.gemm.gluon.hopper.flagship"),
 }
 
-NAMES = {**RUNGS, 10: "tile_192", 11: "pingpong_store", 12: "pingpong_192"}
-"""Those of all languages."""
 LIKE = {"pingpong_store": "pingpong"}
 """Rungs that take the tiles of schedules that are no rung."""
 
@@ -35,6 +33,7 @@ def said(tile: str, name: str = "flagship", backend: str = "cuda") -> str:
 
 def test_the_header_and_the_limits_number_the_same_schedules() -> None:
     assert set(RUNGS) == set(SCHEDULES_IN["cuda"]) - {0}
+    assert {number: NAMES[number] for number in RUNGS} == RUNGS
 
 
 def test_the_flagships_in_triton_have_the_kernels_that_the_limits_number() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from harness import operators
-from harness.catalog import techniques
+from harness.catalog import sources, techniques
+from harness.catalog.entries import Tile
 from harness.operators.gemm.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import answer as facts
@@ -124,6 +125,21 @@ def test_seconds_to_compile_are_those_of_the_kernel_or_of_its_gate(data: Dataset
     page = answer_page(dataset([*without, gate]))
     line = re.search(r"Seconds to compile.*?</tr>", page, flags=re.DOTALL)
     assert re.findall(r">(not recorded|none|[\d.]+)<", line[0]) == ["not recorded", "not recorded", "7.5", "none"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "number", "name"),
+    [("cuda", 9, "trailing_store"), ("cuda", 0, "flagship"), ("triton", 1, "square_waves"), ("triton", 0, None)],
+)
+def test_lines_are_those_of_the_kernel_that_a_tile_names(backend: str, number: int, name: str | None) -> None:
+    """Triton's flagship has none of its own, where CUDA's has one for tiles that name none."""
+    row = gemm_rows.make("flagship", backend, Problem.square(4096), 800, experiment="ladder")
+    row["tile"] = Tile(128, 256, 4, 8, (("schedule", number),) if number else ()).to_dict()
+    data = dataset([synthetic.ENVIRONMENT, row])
+    technique, lines = facts._kernel(next(iter(data.timings())))
+    assert technique is techniques.get(f"gemm/{name or 'flagship'}")
+    own = sources.kernel_file(backend, f"gemm/hopper/{name}")
+    assert lines is None if name is None else lines and lines[0] == sources.lines_of_code(own)
 
 
 def test_the_first_page_has_a_line_for_each_operator_that_has_rows(data: Dataset) -> None:
