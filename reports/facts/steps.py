@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness import operators
-from harness.catalog import sources, techniques
+from harness.catalog import experiments, sources, techniques
 from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Ratio, Row
@@ -128,6 +128,24 @@ def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Pro
         row["code"].get("census") for row in data.codes(technique.name, backend, point.row.arch, problem.tile_key)
     ]
     return any(census and not census.get(instruction) for census in censuses)
+
+
+def own_problem(technique: Technique) -> Problem | None:
+    """The problem that the ladder's experiment has for this rung: of several that its parent runs on too, the one of
+    the fewest rungs, on which none runs that builds on this one. None where there is none."""
+    where = experiments.load(f"{technique.operator}/{techniques.experiment_of(technique)}").where
+    after = [
+        other
+        for other in operators.get(technique.operator).techniques
+        if technique in [techniques.parent(other, language) for language in techniques.LANGUAGES]
+    ]
+
+    def of(rung: Technique | None) -> Sequence[Problem]:
+        return where.get(rung.name, ()) if rung else ()
+
+    both = [problem for problem in of(technique) if problem in of(techniques.parent(technique))]
+    own = [problem for problem in both if len(both) > 1 and not any(problem in of(other) for other in after)]
+    return min(own, key=lambda problem: sum(problem in some for some in where.values()), default=None)
 
 
 def program_of(technique: Technique, backend: str) -> Technique:

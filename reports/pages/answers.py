@@ -20,6 +20,7 @@ from reports.data.names import cell_title, short_gpu
 from reports.draw import bars
 from reports.facts import answer as facts
 from reports.facts.answer import SERIES_OF, Race, over_problems
+from reports.facts.steps import own_problem
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, provenance
 
@@ -107,13 +108,14 @@ class Comparison:
         return found
 
     def steps(self, data: Dataset, problem: Problem) -> list[tuple[Technique, Problem, dict[str, Point]]]:
-        """Every rung that was timed, with its fastest point in each language, as the bars have it: at `problem`, or at
-        another one of the ladder where it was not timed there."""
+        """Every rung that was timed, with its fastest point in each language, as the bars have it: at the problem that
+        the ladder has for it, else at `problem`, or at another one of the ladder where it was not timed there."""
         found = []
         order = sorted(data.problems(self.race.headline), key=lambda other: other != problem)
         timed = {language: self.race.experiments(data, language) for language in LANGUAGES}
         for technique in data.operator.techniques:
-            for where in order:
+            own = own_problem(technique)
+            for where in [own, *order] if own else order:
                 points = {name: fastest_of(data, timed[name], where, [technique], name) for name in LANGUAGES}
                 if any(point.counts for point in points.values()):
                     found.append((technique, where, points))

@@ -18,6 +18,7 @@ from harness.rows import reading
 from reports.data.dataset import Dataset, Row
 from reports.facts.answer import Choice
 from reports.facts.expressibility import Known
+from reports.facts.steps import own_problem
 
 PLACE = Path(__file__).resolve().parent
 
@@ -95,17 +96,19 @@ class Figure:
 
 
 def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Problem]:
-    """The problems on which a technique's page shows it: of each cell of the tile tables the one nearest to what
-    `bench` times by default, of those on which it was timed if it was, and its parent too if that was."""
+    """The problems on which a technique's page shows it: of each cell of the tile tables the one that the ladder has
+    for it, else the one nearest to what `bench` times by default, of those on which it was timed if it was, and its
+    parent too if that was."""
     cells: dict[str, list[Problem]] = {}
     timed: dict[Problem, set[str | None]] = {problem: set() for problem in data.problems(experiment)}
     for row in data.timings(experiment):
         timed[reading.problem_of(row)].add(row.technique)
-    parent = techniques.parent(techniques.get(f"{data.operator.name}/{technique}"))
+    which = techniques.get(f"{data.operator.name}/{technique}")
+    parent, own = techniques.parent(which), own_problem(which)
     alone = [problem for problem, names in timed.items() if technique in names]
     for problem in [problem for problem in alone if parent and parent.name in timed[problem]] or alone or timed:
         cells.setdefault(problem.cells[-1], []).append(problem)
-    return [min(some, key=lambda one: one.distance(data.operator.benchmark)) for some in cells.values()]
+    return [min(some, key=lambda one: (one != own, one.distance(data.operator.benchmark))) for some in cells.values()]
 
 
 def between(values: Sequence[float]) -> str:

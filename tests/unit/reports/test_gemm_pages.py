@@ -14,7 +14,7 @@ from reports.facts import answer as facts
 from reports.facts.expressibility import Known, Said
 from reports.pages import downloads, gemm, overview, technique
 from reports.pages.attention import index as first
-from reports.pages.common import Rows
+from reports.pages.common import Rows, shown_problems
 from tests.support import gemm_rows
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import WORDS, count_words, rendered
@@ -106,6 +106,22 @@ def test_a_rung_that_was_timed_elsewhere_alone_says_where(data: Dataset) -> None
     assert (steps["scalar"][0], steps["wgmma"][0]) == (small, problem)
     assert steps["wgmma"][1]["cuda"].tflops == pytest.approx(500)
     assert "2048 cubed" in answer_page(dataset([*moved, scalar]))
+
+
+def test_a_rung_about_the_last_wave_is_drawn_where_the_last_wave_is_nearly_empty() -> None:
+    """Where it was timed there; what it builds on stays at the problem of all rungs."""
+    named, whole, ragged = ("cluster_multicast", "tile_192"), Problem.square(4096), Problem.square(3072)
+
+    def drawn(*problems: Problem) -> list[tuple[Problem, Problem]]:
+        rows = [gemm_rows.make(name, "cuda", at, 700, experiment="ladder") for at in problems for name in named]
+        hashes = {(f"gemm/{name}", "cuda"): synthetic.sha(name, "cuda") for name in named}
+        data = Dataset("NVIDIA H200", True, [synthetic.ENVIRONMENT, *rows], hashes, operator=operators.get("gemm"))
+        steps = {one.name: where for one, where, _ in gemm.ANSWER.steps(data, whole)}
+        pages = {name: shown_problems(data, "ladder", name)[0] for name in named}
+        return [(steps[name], pages[name]) for name in named]
+
+    assert drawn(whole, ragged) == [(whole, whole), (ragged, ragged)]
+    assert drawn(whole) == [(whole, whole), (whole, whole)]
 
 
 def test_seconds_to_compile_are_those_of_the_kernel_or_of_its_gate(data: Dataset) -> None:
