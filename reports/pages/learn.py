@@ -41,7 +41,7 @@ def page(every: Mapping[str, Sequence[Dataset]], known: Known, claims: prose.Cla
         "lessons": lessons,
         "languages": LANGUAGES,
         "legend": {grade: text for grade, text in LONG.items() if grade in drawn},
-        "problem": operators.get(operators.FIRST).benchmark,
+        "first": operators.get(operators.FIRST),
     }
 
 
