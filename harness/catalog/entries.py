@@ -158,7 +158,7 @@ class Technique:
     builds_on_in: dict[str, str] = field(default_factory=dict)
     """Language -> what its twin builds on, where that is another rung than the ladder's parent."""
     also: tuple[str, ...] = ()
-    """What else changes with the idea: "tile"."""
+    """What else changes with the idea: "tile" or "stages"."""
     operator: str = ""
     ladder: str = ""
     """Both are filled in by `Ladder.rungs`."""
@@ -183,7 +183,8 @@ class Technique:
 
     @property
     def change(self) -> str:
-        return "".join([self.idea, *(f" (the {what} too)" for what in self.also)])
+        also = (f"; it also changes the {what.replace('stages', 'number of stages')}" for what in self.also)
+        return "".join([self.idea, *also])
 
     @property
     def path(self) -> str:

@@ -146,7 +146,7 @@ def test_a_rung_says_whether_its_tile_changes_too(technique: Technique) -> None:
             changes |= (own.block_m, own.block_n) != (other.block_m, other.block_n)
     is_the_change = technique.idea.startswith("the tile only") or technique.name == "batched_m_tiles"
     assert ("tile" in technique.also) == (changes and not is_the_change)
-    assert technique.change == technique.idea + " (the tile too)" * bool(technique.also)
+    assert technique.change == technique.idea + "; it also changes the tile" * bool(technique.also)
 
 
 def _program(name: str) -> str:
