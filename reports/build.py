@@ -27,7 +27,7 @@ from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
 from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, score_title, title
-from reports.facts.answer import over_one, printed
+from reports.facts.answer import beside, over_one, printed
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -268,6 +268,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "cell_title": cell_title,
         "between": common.between,
         "over_one": over_one,
+        "beside": beside,
         "share": printed,
         "clone": answers.clone(ROOT.parent),
         "recorded_on": recorded_on,

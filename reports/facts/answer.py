@@ -366,10 +366,10 @@ def worst(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> d
 
 def beside(data: Dataset, points: Mapping[str, Point], language: str) -> Point:
     """The library that is fastest over this kernel, by the processes that timed both: its order among libraries differs
-    from process to process. The fastest of all where none was timed beside it."""
+    from process to process. With its speed there; the fastest of all where none was timed beside it."""
     peers = [point for name, point in points.items() if name not in (*SERIES_OF, "library")]
     over = [(ratio.value, peer) for peer in peers if (ratio := data.ratio(points[language], peer))]
-    return min(over, key=lambda one: one[0])[1] if over else fastest(peers)
+    return data.beside(min(over, key=lambda one: one[0])[1] if over else fastest(peers), points[language])
 
 
 def certainty(shares: Mapping[str, Gain]) -> str:
@@ -396,7 +396,7 @@ def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> l
             for language in languages
         }
         points |= {peer: data.point(experiment, problem, None, peer) for peer in data.peers(experiment)}
-        points["library"] = data.beside(beside(data, points, "cuda"), points.get("cuda"))
+        points["library"] = beside(data, points, "cuda")
         if any(point.counts for point in points.values()):
             found.append((problem, points))
     return found

@@ -19,7 +19,7 @@ from reports.data.dataset import Dataset, Point, fastest
 from reports.data.names import cell_title, short_gpu
 from reports.draw import bars
 from reports.facts import answer as facts
-from reports.facts.answer import SERIES_OF, Race, over_problems
+from reports.facts.answer import SERIES_OF, Race, over_one, over_problems
 from reports.facts.steps import own_problem
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, provenance
@@ -163,12 +163,16 @@ def shown(
     files = [downloads.Download(f"answer-{stem}", table, found.rows)]
     for name, grid in grids.items():
         if grid:
-            each = [(problem, *one) for problem, points in grid for one in points.items()]
+            each = [(problem, points, *one) for problem, points in grid for one in points.items()]
             speeds = []
-            for problem, kernel, point in each:
+            for problem, points, kernel, point in each:
                 speed = point.tflops if point.counts else None
                 moved = speed and 1000 * speed * problem.bytes / problem.flops
-                speeds.append({"problem": problem.slug, "kernel": kernel, "tflops": speed, "gb_s": moved})
+                line = {"problem": problem.slug, "kernel": kernel, "tflops": speed, "gb_s": moved}
+                if kernel in LANGUAGES and (ratio := over_one(data, points, kernel)):
+                    beside = facts.beside(data, points, kernel)
+                    line |= {"ratio_to_library": ratio.value, "library_tflops": beside.tflops}
+                speeds.append(line)
             files.append(downloads.Download(f"{name}-{stem}", speeds, [point.row for *_, point in each]))
     return {
         "answer": found,

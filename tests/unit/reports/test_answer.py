@@ -17,6 +17,7 @@ from harness.inspection import hardware_counters
 from harness.rows import compare
 from harness.rows.frame import table
 from harness.rows.reading import cell, slug, tflops
+from reports import build
 from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import cell_title, score_title
 from reports.draw import figures
@@ -227,6 +228,14 @@ def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_proc
     grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
     shares = facts.over(data, grid, "library", answer.SHOWN)
     assert {name: share.value for name, share in shares.items()} == pytest.approx({"cuda": 1.2, "gluon": 500 / 490})
+    own = {name: facts.beside(data, grid[0][1], name).tflops for name in shares}
+    assert own == pytest.approx({"cuda": 500, "gluon": 490}), "not fa3's mean of both, 474"
+    table = "{% import 'parts.html' as parts %}{{ parts.over_problems(grid, ('cuda', 'gluon'), data) }}"
+    page = build.environment("").from_string(table).render(grid=grid, data=data)
+    assert re.findall(r"[\d.]+×\s+of \d+", page) == ["1.20× of 500", "1.02× of 490"]
+    _, file = answers.shown(data, answer.answer(of_groups("ladder", groups)), {}, {"grid": grid}, {})["files"]
+    told = {one["kernel"]: (one["ratio_to_library"], one["library_tflops"]) for one in file.lines[:3] if len(one) > 4}
+    assert told == {name: pytest.approx((shares[name].value, own[name])) for name in own}
 
 
 def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
