@@ -11,7 +11,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.catalog import techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.protocol import Problem
@@ -74,12 +73,14 @@ class Comparison:
         found, grid = self._answer(data), self.every_problem(data)
         over_grid = facts.over(data, grid, "library", LANGUAGES)
         steps = self.steps(data, found.problem)
+        untimed = [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]]
         every_run = {"every step": self.race.headline, "every problem": GRID}
         return {
             **shown(data, found, every, {"grid": grid}, every_run),
             "compared": {language: found.over(found.best(language), found.fastest_library) for language in LANGUAGES},
             "steps": steps,
-            "untimed": [rung for rung in data.operator.techniques if rung not in [rung for rung, *_ in steps]],
+            "untimed": untimed,
+            "timed_at": next((path for path, one in every.items() if one.counting(self.race.headline, untimed)), None),
             "climb": climb(steps, found),
             "newer_triton": any("@" in row.backend for row in data.counting(self.race.headline)),
             "languages": LANGUAGES,
@@ -199,7 +200,7 @@ def shown(
 def bench(found: facts.Answer) -> str:
     """What times the bars of our own kernels."""
     best = [found.best(language).point.row for language in LANGUAGES]
-    names = dict.fromkeys(techniques.shown(techniques.at(row.technique, found.problem)) for row in best if row)
+    names = dict.fromkeys(f"{found.problem.operator}/{row.technique}" for row in best if row)
     return f"twinkernels bench {' '.join(names)} --problem {found.problem.slug}"
 
 

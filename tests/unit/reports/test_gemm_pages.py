@@ -64,7 +64,7 @@ def test_the_answer_has_the_speeds_of_its_rows(data: Dataset) -> None:
     assert title in page
     assert "not measured yet" in page, "DeepGEMM keeps its place"
     assert page.count('class="sharebar') == 4
-    assert "twinkernels bench gemm/pingpong tma_store_epilogue --problem gemm-m4096-n4096-k4096-bf16" in page
+    assert "twinkernels bench gemm/pingpong gemm/tma_store_epilogue --problem gemm-m4096-n4096-k4096-bf16" in page
     assert count_words(page) < WORDS
     over = re.search(r"<th>1024 x 1024 x 32768 .*?</tr>", page, flags=re.DOTALL)
     assert re.findall(r">(\d+)<", over[0]) == ["745", "710", "700", "760"]
@@ -85,6 +85,14 @@ def test_a_gpu_that_timed_every_problem_and_a_problem_that_every_language_has_co
     assert list(gemm.ANSWER.gpus(rows).values()) == [whole, ladder_alone]
     assert next(iter(ladder_alone.problems("ladder"))) == Problem.square(16384)
     assert facts.answer(ladder_alone, gemm.ANSWER.race).problem == Problem.square(4096)
+
+
+def test_a_page_leads_to_the_gpu_that_timed_steps_which_it_lacks(data: Dataset) -> None:
+    lacking = dataset([row for row in gemm_rows.rows() if row.get("technique") != "wgmma"], "NVIDIA H100 80GB HBM3")
+    rows = Rows(data, [data, lacking], {}, lambda *_: "")
+    every = gemm.ANSWER.gpus(rows)
+    pages = [rendered("gemm/index.html", gemm.ANSWER.page(one, every), one) for one in (lacking, data)]
+    assert ['<a href="answer/gemm.html#steps">Some have one on H200.</a>' in page for page in pages] == [True, False]
 
 
 def test_without_rows_there_is_no_answer() -> None:
