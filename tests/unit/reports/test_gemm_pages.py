@@ -132,6 +132,15 @@ def test_a_rung_about_the_last_wave_is_drawn_where_the_last_wave_is_nearly_empty
     assert drawn(whole) == [(whole, whole), (whole, whole)]
 
 
+def test_a_flagship_that_was_not_tuned_says_so_among_the_steps(data: Dataset) -> None:
+    tuned = gemm_rows.make("flagship", "cuda", Problem.square(4096), 800, experiment="ladder")
+    tuned["tile"] |= {"stages": 3}
+    chosen = {("flagship", "cuda", Problem.square(4096).cells[0]): Tile.from_dict(tuned["tile"])}
+    hashes = gemm_rows.hashes()
+    of = Dataset("NVIDIA H200", True, [*gemm_rows.rows(), tuned], hashes, chosen, operator=operators.get("gemm"))
+    assert ["at its default tile, not tuned" in answer_page(one) for one in (data, of)] == [True, False]
+
+
 def test_seconds_to_compile_are_those_of_the_kernel_or_of_its_gate(data: Dataset) -> None:
     found = facts.answer(data, gemm.ANSWER.race)
     assert {one.bar.backend: one.bar.compile_s for one in facts.choices(found)} == {
