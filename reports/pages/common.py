@@ -50,6 +50,11 @@ class Rows:
         """The datasets, those computed here before recorded ones."""
         return sorted(self.datasets, key=lambda data: (data.recorded, data is not self.main))
 
+    def of_technique(self, name: str) -> Dataset:
+        """That of the GPU shown first, or of the first one with a timing of a technique that counts."""
+        order = (self.main, *self.datasets)
+        return next((data for data in order if any(row.usable for row in data.of("timing", name))), self.main)
+
     def that_timed(self, experiment: str) -> Dataset:
         """The first GPU that timed an experiment; the one shown first where none did."""
         return next((data for data in self.datasets if data.timings(experiment)), self.main)

@@ -104,7 +104,7 @@ def _together(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _line(
     known: Known, name: str, idea: str, rung: Technique | None = None, rows: Mapping[str, Rows] | None = None
 ) -> dict[str, Any]:
-    data = rows[rung.operator].main if rung and rows else None
+    data = rows[rung.operator].of_technique(rung.name) if rung and rows else None
     found = gains(data, data.experiment_of(rung), rung) if rung and data and data.raw else None
     return {
         "name": name,

@@ -42,7 +42,7 @@ CENSUS_FIRST = (
 
 
 def page(rows: Rows, which: Technique) -> dict[str, Any]:
-    data, datasets = rows.main, rows.fresh_first
+    data, datasets = rows.of_technique(which.name), rows.fresh_first
     parts: Any = getattr(of_operator(which.operator), "parts", lambda _: [])
     parent = techniques.parent(which)
     written = sources.series(techniques.LANGUAGES, which.path)

@@ -16,7 +16,7 @@ from reports.facts import counters, sanitizers, steps
 from reports.facts.gains import Gains, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
-from reports.pages import common, listing
+from reports.pages import common, listing, prose
 from reports.pages import technique as page
 from reports.pages.attention import articles
 from tests.support import synthetic_rows as synthetic
@@ -57,6 +57,15 @@ def test_a_heading_counts_no_gain_of_the_parents_program() -> None:
     step = steps.one_step(data, FULL, techniques.get("attention/xor_swizzle"), "triton", "reference")
     assert (step.kind, bool(step.ratio)) == ("same", True)
     assert page.gained({"triton": [step]}, [FULL]) == ""
+
+
+def test_a_technique_that_only_another_gpu_timed_is_shown_as_that_one_has_it() -> None:
+    name = "large_tile"
+    timed = dataset(synthetic.rows(), "NVIDIA H100")
+    without = dataset([row for row in synthetic.rows() if row.get("technique") != name])
+    rows = common.Rows(without, [without, timed], {}, prose.Claims())
+    assert (rows.of_technique(name), rows.of_technique("xor_swizzle")) == (timed, without)
+    assert rows.of_technique("wgmma") is without, "nobody timed it"
 
 
 def test_the_ends_of_a_range_are_numbers_in_order() -> None:
