@@ -190,11 +190,25 @@ def shown(
         "libraries": libraries(data, found),
         "caption": provenance(data, found.rows),
         "gpus": {path: (_of_gpu(one), one) for path, one in every.items()},
+        "elsewhere": elsewhere(data, every, runs.values()),
         "stem": stem,
         "shown": data,
         "files": files,
         **grids,
     }
+
+
+def elsewhere(
+    data: Dataset, every: Mapping[str, Dataset], experiments: Iterable[str]
+) -> dict[str, tuple[str, str, int]]:
+    """Experiment that this GPU lacks -> the first page of another that has it, that GPU, and how many problems."""
+    found: dict[str, tuple[str, str, int]] = {}
+    for name in experiments:
+        timed = {path: one for path, one in every.items() if one.counting(name, data.operator.techniques)}
+        if timed and data not in timed.values():
+            path, other = next(iter(timed.items()))
+            found[name] = path, short_gpu(other.gpu), len(other.problems(name))
+    return found
 
 
 def bench(found: facts.Answer) -> str:

@@ -218,6 +218,17 @@ def test_a_library_has_the_speed_that_it_had_beside_the_fastest_bar() -> None:
     assert found.share(library).value == pytest.approx(library.tflops / first.tflops)
 
 
+def test_what_one_gpu_lacks_is_found_on_the_page_of_another() -> None:
+    has, lacks = (
+        Dataset("NVIDIA H100", True, synthetic.rows(), synthetic.hashes()),
+        Dataset("NVIDIA H200", True, (), {}),
+    )
+    every, count = {"index.html": has, "h200.html": lacks}, len(has.problems(answer.LADDER))
+    names = answer.LADDER, answer.DECODE
+    assert answers.elsewhere(lacks, every, names) == {answer.LADDER: ("index.html", "H100", count)}
+    assert answers.elsewhere(has, every, names) == {}
+
+
 def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_processes() -> None:
     """Gluon was timed in another process than CUDA, where the other library is ahead."""
     groups = {
