@@ -17,7 +17,7 @@ from reports.data.names import LANGUAGES, label, page_of, short_title, theme, ti
 from reports.draw import banks, figures
 from reports.facts import counters, matrix, sanitizers, steps, tuning
 from reports.facts.expressibility import LONG
-from reports.facts.gains import Gain, gains
+from reports.facts.gains import Gain, Gains, gains
 from reports.facts.holes import group_holes
 from reports.facts.spills import spills
 from reports.pages import downloads, guide, learn, listing, prose
@@ -102,7 +102,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "tuned_earlier": tuning.tried_earlier(data, which),
         "gains": found,
         "elsewhere": elsewhere(rows, which),
-        "gained": gained(taken, problems),
+        "gained": gained(taken, problems, found),
         "step_words": figures.WORDS,
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
@@ -111,9 +111,10 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     }
 
 
-def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem]) -> str:
+def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem], every: Gains | None = None) -> str:
     """What the figure shows, in CUDA or else in another language that has a gain: 0.77 to 0.87 times its parent's speed
-    in Gluon. Where only some of the problems have one, it names the one, or says how many. The parent's program
+    in Gluon. Where only some of the problems have one, it names the one, or says how many; it names the one as well
+    where `every`, the means below the figure, are of more. The parent's program
     again, and a hint that the compiler dropped, are no gain."""
     for backend in sorted(taken, key=lambda backend: backend != "cuda"):
         told = {
@@ -123,7 +124,8 @@ def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem
         }
         if told:
             some = ""
-            if len(told) < len(problems):
+            mean = every.languages[backend].gain if every and backend in every.languages else None
+            if len(told) < len(problems) or (mean and len(told) == 1 < mean.cells):
                 some = f", {short_title(next(iter(told)))}" if len(told) == 1 else f", on {len(told)} problems"
             tile = ", its tile included" if any(step.has_tile for step in taken[backend]) else ""
             return f"{between([*told.values()])} times its parent’s speed in {label(backend)}{tile}{some}"

@@ -59,6 +59,14 @@ def test_a_heading_counts_no_gain_of_the_parents_program() -> None:
     assert page.gained({"triton": [step]}, [FULL]) == ""
 
 
+def test_a_heading_names_its_problem_where_the_table_is_of_more() -> None:
+    data, which = dataset(synthetic.rows()), techniques.get("attention/xor_swizzle")
+    step = steps.one_step(data, FULL, which, "cuda", "reference")
+    every = gains(data, "ladder", which)
+    assert page.gained({"cuda": [step]}, [FULL], every).endswith(" in CUDA, head_dim 128, full")
+    assert page.gained({"cuda": [step]}, [FULL]).endswith(" in CUDA")
+
+
 def test_a_technique_that_only_another_gpu_timed_is_shown_as_that_one_has_it() -> None:
     name = "large_tile"
     timed = dataset(synthetic.rows(), "NVIDIA H100")
