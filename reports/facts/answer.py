@@ -63,6 +63,8 @@ class Bar:
     """TFLOPS of an earlier version of some kernel, where that is faster than this one and was not timed since."""
     paired: float | None = None
     """TFLOPS: its share of the fastest bar of its panel, times that bar's speed; None where no share is known."""
+    anchor: float | None = None
+    """TFLOPS of the anchor of its groups; None where they have none."""
 
     @property
     def is_library(self) -> bool:
@@ -137,6 +139,13 @@ class Answer:
     def linked(self) -> bool:
         """Whether a share goes over anchors."""
         return any(share.linked for share in map(self.share, self.bars) if share)
+
+    @property
+    def anchored(self) -> list[Bar]:
+        """Of the first panel: its fastest bar, and those whose share of that goes over anchors, if there are any."""
+        first, *others = self.of(next(iter(self.limits)))
+        linked = [bar for bar in others if bar.anchor and (share := self.share(bar)) and share.linked]
+        return [first, *linked] if linked and first.anchor else []
 
     def over_cuda(self, language: str) -> Ratio | None:
         return self.over(self.best(language), self.best("cuda"))
@@ -264,7 +273,9 @@ def _bar(data: Dataset, race: Race, panel: str, backend: str, point: Point, befo
     if row is None:
         return Bar(panel, backend, point, name)
     tried = tiles.pick(data.tried, row.technique, row.backend, reading.problem_of(row)) if row.technique else None
-    return Bar(panel, backend, point, name, tried or 1, compile_seconds(data, row), before)
+    over = data.over_anchors(row) if point.counts else None
+    anchor = (point.tflops or 0) / over if over else None
+    return Bar(panel, backend, point, name, tried or 1, compile_seconds(data, row), before, anchor=anchor)
 
 
 def compile_seconds(data: Dataset, row: Row) -> float | None:

@@ -200,7 +200,7 @@ def of_groups(experiment: str, groups: dict[str, dict[str, float]]) -> Dataset:
     reference = techniques.reference_tile(techniques.get("attention/flagship"), problem.tile_key)
     for run, speeds in groups.items():
         for backend, speed in speeds.items():
-            name, tile = (None, None) if backend in ("fa3", "fa4") else ("flagship", reference)
+            name, tile = (None, None) if backend in ("fa3", "fa4", "sdpa_cudnn") else ("flagship", reference)
             about = {"experiment": experiment, "mode": "burst", "group": run}
             row = synthetic.make("timing", name, backend, problem, tile, **about)
             rows.append(timed_at(row | {"environment": run, "mma": "wgmma"}, speed))
@@ -227,6 +227,16 @@ def test_what_one_gpu_lacks_is_found_on_the_page_of_another() -> None:
     names = answer.LADDER, answer.DECODE
     assert answers.elsewhere(lacks, every, names) == {answer.LADDER: ("index.html", "H100", count)}
     assert answers.elsewhere(has, every, names) == {}
+
+
+def test_kernels_that_never_met_have_the_speed_of_their_anchor() -> None:
+    """Their numbers, 800 and 700, are of other clocks than their share, 0.97, says."""
+    groups = {"a" * 12: {"cuda": 800, "triton": 600, "sdpa_cudnn": 400}, "b" * 12: {"gluon": 700, "sdpa_cudnn": 360}}
+    data = of_groups("ladder", groups)
+    share = answer.answer(data).share(answer.answer(data).best("gluon"))
+    assert (share.linked, share.value) == (True, pytest.approx(700 / 360 / 2))
+    told = re.search(r"which reached (.*?)\. ", page_of_first(data))
+    assert told[1] == "400 beside CUDA, 360 beside Gluon"
 
 
 def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_processes() -> None:
