@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import own
 from harness.operators.protocol import Problem
 from harness.rows import fastest, reading, results
@@ -30,7 +31,8 @@ class Line:
 
 def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     """The variables of own.html. `rows`: those of one run of check or bench; `recorded`: of the same GPU."""
-    recorded = list(recorded)
+    about = {_operator(row) for row in rows if "problem" in row}
+    recorded = [row for row in recorded if _operator(row) in about]  # problems of others can have the same fields
     mine = [row for row in rows if row.get("backend") == own.BACKEND]
     by_cupti = ("cupti", "implausible")
     gates = [row for row in mine if row["kind"] == "gate" or (results.what(row), row["status"]) == by_cupti]
@@ -56,6 +58,10 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
         "census": _census,
         "label_of": lambda row: (row.get("details") or {}).get("label"),
     }
+
+
+def _operator(row: Row) -> str:
+    return row.get("operator") or operators.FIRST
 
 
 def code_of(name: str, rows: Iterable[Row]) -> Row | None:

@@ -169,9 +169,11 @@ def test_the_page_shows_speed_error_and_code(recorded: list[dict], tmp_path: Pat
     code = as_own(gate(recorded, "xor_swizzle"))
     failed = {**code, "status": "wrong", "reason": "<b> is off", "numerics": {"normal": {"max_abs": None}}}
     target = tmp_path / "page.html"
-    build.own_page([slow, peer, code, failed], target, recorded)
+    backward = {**timing, "operator": "attention_backward", "technique": "paired_tiles", "samples_ms": [1e-6]}
+    build.own_page([slow, peer, code, failed], target, [*recorded, backward])
     said = target.read_text()
     assert "mine.cu beside the ladder" in said
+    assert "Two tiles a multiprocessor" not in said, "gradients of a problem with the same fields"
     assert said.index("cuDNN") < said.index(", no LSE"), "the fastest first"
     assert "recorded" in said
     assert "wrong: &lt;b&gt; is off" in said
