@@ -41,7 +41,6 @@ def of_table(timing: DataFrame, problem: Problem) -> list[Rung]:
     """Every rung in its fastest language, best first, on the timed problem of the same cell that is nearest."""
     rungs = {technique.name for technique in techniques.TECHNIQUES if technique.operator == problem.operator}
     timed = timing[(timing.purpose == "timing") & (timing.status == "passed") & timing.technique.isin(rungs)]
-    timed = timed[timed.operator == problem.operator]
     timed = timed[~timed.backend.isin(techniques.AS_CUBINS)]  # of which no cubin need be here
     problems = {slug: operators.parse(slug, problem.operator) for slug in timed.problem.unique()}
     alike = [slug for slug, one in problems.items() if one.cells[-1] == problem.cells[-1]]
