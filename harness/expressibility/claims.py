@@ -220,7 +220,7 @@ def claim(dialect: str, technique: str, grade: str, says: str, *proofs: Proof, *
     return Claim(technique, dialect, grade, says, proofs, **rest)
 
 
-in_triton, in_gluon, in_tlx, in_cuda = (partial(claim, dialect) for dialect in ("triton", "gluon", "tlx", "cuda"))
+in_triton, in_gluon, in_tlx = (partial(claim, dialect) for dialect in ("triton", "gluon", "tlx"))
 
 
 def by_pair(

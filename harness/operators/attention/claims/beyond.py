@@ -1,7 +1,8 @@
 """What no rung is about: atomic operations, print, and what only sm_100 and sm_120 have."""
 
-from harness.expressibility.claims import Claim, CudaProbe, Detector, Proof, forms, in_cuda, in_gluon, in_triton
-from harness.operators.attention.claims.twin import Twin, twins
+from harness.expressibility.claims import CudaProbe, Detector, Proof, by_pair, forms, in_gluon, in_triton
+from harness.operators.attention.claims.cuda import by_probe
+from harness.operators.attention.claims.twin import twins
 
 RELEASED = Detector("ptx", r"\b(?:atom|red)\.\S*release\S*|\batom\.\S*acquire\S*cas\S*", least=2)
 PRINTED = Detector("ptx", r"\bvprintf\b")
@@ -21,11 +22,6 @@ def _scaled(arch: int) -> Proof:
         *forms("scaled", f"{arch} scaled", "120 plain"),
         SCALED,
     )
-
-
-def _in_cuda(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
-    proof = Proof(f"{technique} in CUDA", says, probe, Twin(control, "cuda"), detector)
-    return in_cuda(technique, "direct", says, proof)
 
 
 CLAIMS = (
@@ -53,7 +49,7 @@ CLAIMS = (
         ),
         word=r'sem="release"',
     ),
-    _in_cuda(
+    by_probe(
         "semaphores",
         "One operation releases and another acquires.",
         CudaProbe("semaphore"),
@@ -84,7 +80,7 @@ CLAIMS = (
         ),
         word="device_print",
     ),
-    _in_cuda("device_print", "The PTX calls vprintf.", CudaProbe("print"), "tma_loads", PRINTED),
+    by_probe("device_print", "The PTX calls vprintf.", CudaProbe("print"), "tma_loads", PRINTED),
     in_triton(
         "tma_reduce",
         "direct",
@@ -130,7 +126,7 @@ CLAIMS = (
         versions=("3.8.0", "3.9.0"),
         word="async_atomic_add",
     ),
-    _in_cuda("tma_reduce", "The TMA store adds (cp.reduce).", CudaProbe("tma_reduce"), "tma_store", ADDED),
+    by_probe("tma_reduce", "The TMA store adds (cp.reduce).", CudaProbe("tma_reduce"), "tma_store", ADDED),
     in_triton(
         "gathered_rows",
         "direct",
@@ -161,7 +157,7 @@ CLAIMS = (
         ),
         word="async_gather",
     ),
-    _in_cuda(
+    by_probe(
         "gathered_rows",
         "One TMA load takes four rows (gather4).",
         CudaProbe("gather", "sm_100a"),
@@ -195,7 +191,7 @@ CLAIMS = (
         ),
         word="tcgen05_mma_scaled",
     ),
-    _in_cuda(
+    by_probe(
         "block_scaled_mma",
         "On sm_120 the instruction takes the scales (block_scale).",
         CudaProbe("block_scaled", "sm_120a"),
@@ -226,15 +222,11 @@ CLAIMS = (
         ),
         word=r"gl\.warp_specialize",
     ),
-    in_cuda(
+    by_pair(
         "warp_specialized_sm100",
-        "direct",
+        "cuda",
         "The block has 288 threads: eight consumer warps and a producer warp.",
-        Proof(
-            "warp_specialized_sm100 in CUDA",
-            "The block has 288 threads: eight consumer warps and a producer warp.",
-            *twins("cuda", "warp_specialized", "mbarrier_ring", arch="sm_100a"),
-            Detector("ptx", r"\.maxntid 288"),
-        ),
+        *twins("cuda", "warp_specialized", "mbarrier_ring", arch="sm_100a"),
+        Detector("ptx", r"\.maxntid 288"),
     ),
 )

@@ -21,8 +21,8 @@ def _rung(
     return by_pair(technique, "cuda", says, ours, theirs, detector, seen=seen)
 
 
-def _probe(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
-    """The same for what no kernel of the ladders does."""
+def by_probe(technique: str, says: str, probe: CudaProbe, control: str, detector: Detector) -> Claim:
+    """The same for what no kernel of the ladders does: a probe beside the CUDA kernel of `control`."""
     return by_pair(technique, "cuda", says, probe, Twin(control, "cuda"), detector)
 
 
@@ -353,14 +353,14 @@ CLAIMS = (
         True,
         "cluster_multicast",
     ),
-    _probe(
+    by_probe(
         "l2_policy",
         "A load has an L2 eviction policy (createpolicy).",
         CudaProbe("l2_policy"),
         "tma_loads",
         _ptx(r"createpolicy\S*"),
     ),
-    _probe(
+    by_probe(
         "two_cta_mma",
         "The PTX has tcgen05.mma for a pair of blocks (cta_group::2).",
         CudaProbe("two_cta_mma", "sm_100a"),

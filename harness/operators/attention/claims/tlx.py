@@ -160,8 +160,7 @@ OWN = (
         Proof(
             "tlx multicast",
             "With two blocks the compiler ends with an error.",
-            Probe("tlx_clusters", "two blocks", dialect="tlx"),
-            Probe("tlx_clusters", "one block", dialect="tlx"),
+            *forms("tlx_clusters", "two blocks", "one block", dialect="tlx"),
             Detector("words", r"Layout has 1 CTAs per CGA, but the context requires 2"),
         ),
         Proof(
