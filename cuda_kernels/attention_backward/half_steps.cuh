@@ -1,4 +1,4 @@
-// What a step computes of half of its queries, HALF from FIRST on, in the registers of S and dP of a warpgroup's keys.
+// A step's work on half of its queries: the HALF queries from FIRST on. All registers are those of a warpgroup's keys.
 #pragma once
 
 #include <attention_backward/attention_backward.cuh>
@@ -8,7 +8,7 @@
 
 constexpr int HALF = BLOCK_M / 2;
 
-// P = exp2(S - LSE), also in 16 bits. `lse` is where this lane's first two columns are.
+// P = exp2(S - LSE), in place and in 16 bits. `lse`: address of the LSE of this lane's first two queries.
 template <int FIRST>
 DEVICE void exponentials(float (&s)[BLOCK_M / 2], uint32_t (&p)[BLOCK_M / MMA_K][4], uint32_t lse, float scale_log2) {
 #pragma unroll
@@ -21,7 +21,7 @@ DEVICE void exponentials(float (&s)[BLOCK_M / 2], uint32_t (&p)[BLOCK_M / MMA_K]
     for (int i = 0; i < 4; ++i) p[n / 8][i] = cvt_pack<Element>(s[n + i * 2], s[n + i * 2 + 1]);
 }
 
-// dS = P (dP - D), in 16 bits; `dots` like `lse`.
+// dS = P (dP - D), in 16 bits. `dots`: address of the D of this lane's first two queries.
 template <int FIRST>
 DEVICE void multiply_scores(uint32_t (&ds)[BLOCK_M / MMA_K][4], const float (&p)[BLOCK_M / 2], float (&dp)[BLOCK_M / 2],
                             uint32_t dots) {
@@ -35,7 +35,7 @@ DEVICE void multiply_scores(uint32_t (&ds)[BLOCK_M / MMA_K][4], const float (&p)
     for (int i = 0; i < 4; ++i) ds[n / 8][i] = cvt_pack<Element>(dp[n + i * 2], dp[n + i * 2 + 1]);
 }
 
-// Adds to dV or dK of these keys: their half of P or dS, times rows of dO or Q.
+// Issues dV += P^T dO, or dK += dS^T Q, of this half as a group of its own. `rows`: the operand dO or Q.
 template <int FIRST>
 DEVICE void issue_half(float (&sums)[HEAD_DIM / 2], uint32_t (&scores)[BLOCK_M / MMA_K][4], uint64_t rows) {
 #pragma unroll

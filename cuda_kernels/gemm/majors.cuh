@@ -1,6 +1,6 @@
-// Tiles of A and B in which either dimension is contiguous. With k a tile is one box, of rows of 64 elements of k. With
-// m or n it is several boxes one behind the other, each of 64 elements of m or n by BLOCK_K rows of k, as the swizzle's
-// 128 bytes allow. A and B are then MN-major for wgmma, which transposes them as it reads.
+// Tiles of A and B in which either dimension is contiguous. With k contiguous a tile is one box, whose rows have 64
+// elements of k. With m or n contiguous it is several boxes, one after another: each has BLOCK_K rows of k with 64
+// elements of m or n, the 128 bytes of the swizzle. It is then MN-major, and wgmma transposes it as it reads.
 #pragma once
 
 #include <gemm/operands.cuh>
@@ -21,19 +21,19 @@ constexpr int BOX = ROW_BYTES / ELEMENT_BYTES;  // elements of m or n
 constexpr int BOX_BYTES = BLOCK_K * ROW_BYTES;
 static_assert(BLOCK_M % BOX == 0 && BLOCK_N % BOX == 0, "a tile is whole boxes");
 
-// The operand that begins at a row of A or B (a multiple of 64), whichever dimension is contiguous: 64 rows of k
-// contiguous have the bytes of a box. Groups of 8 rows, of m or n or else of k, are `stride` apart; `leading` is the
-// distance between boxes, and ignored with k contiguous.
+// The operand that begins at `row` of A or B, a multiple of 64. The address is the same whichever dimension is
+// contiguous, because 64 rows of 128 bytes are as long as a box. The first distance is that between boxes, which wgmma
+// ignores with k contiguous; the second is that between groups of 8 rows: of k with m or n contiguous.
 DEVICE uint64_t major_operand(uint32_t smem, int row = 0) {
   return wgmma_descriptor(smem + row * ROW_BYTES, BOX_BYTES, 8 * ROW_BYTES, Swizzle::bytes_128);
 }
-// What moves an operand along k: through rows of 128 bytes, or else from one to the next.
+// What moves an operand by k: down the rows if TRANSPOSED, else along them.
 template <bool TRANSPOSED>
 constexpr uint64_t major_columns(int k) {
   return TRANSPOSED ? operand_rows(k) : operand_columns(k);
 }
 
-// As prepare of persistent_tiles.cuh, with a map's dimensions in the order in which they lie.
+// As prepare of persistent_tiles.cuh, but the first dimension of each map is the contiguous one.
 inline Error prepare_majors(PersistentParams& params) {
   const GemmArgs& args = params.tma.args;
   if (const Error error = most_blocks(params.blocks)) return error;

@@ -1,4 +1,4 @@
-"""A grid with as few programs as need no more waves."""
+"""The smallest grid that needs no more waves than one program per multiprocessor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from triton_kernels.gemm.specialization import persistent_tiles, tiles
 
 
 def level_waves(a: torch.Tensor, b: torch.Tensor, tile: Any) -> tuple[int, ...]:
-    """As persistent_tiles, but the programs have equal numbers of tiles, or one fewer: 128 at 4096 and 8192 cubed."""
+    """The fewest programs that need no more waves than persistent_tiles: 128 at 4096 and 8192 cubed on an H100."""
     (count,), (programs,) = tiles(a, b, tile), persistent_tiles(a, b, tile)
     return (triton.cdiv(count, triton.cdiv(count, programs)),)

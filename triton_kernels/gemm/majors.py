@@ -19,10 +19,10 @@ class Twin(specialization.Twin):
     m, those of `b_desc` as many rows and block_n elements of n."""
 
     contiguous: str = "kk"
-    """The contiguous dimensions of `a` and `b` in a problem that is compiled for a GPU that is not here."""
+    """The contiguous dimensions of `a` and `b` where `specialize` compiles for tensors without memory."""
 
     def specialize(self, problem: Any, strides: Any, tile: Any, arch: str) -> Specialization:
-        """As the parent's. A problem that comes from another process says `contiguous` only where it is not k."""
+        """As the parent's. A problem from another process has no field `contiguous` if it is k in both."""
         own = replace(self, contiguous=getattr(problem, "contiguous", "kk"))
         return super(Twin, own).specialize(problem, strides, tile, arch)
 
@@ -36,7 +36,7 @@ class Twin(specialization.Twin):
         return {name: offered[name] for name in self.kernel.arg_names}
 
     def rows(self, tile: Any) -> int:
-        """Of A in a box."""
+        """Rows of A in a box."""
         return tile.block_m
 
     def describe(self, tensor: torch.Tensor, rows: int, columns: int) -> Any:
@@ -44,8 +44,8 @@ class Twin(specialization.Twin):
 
 
 def as_stored(tensors: dict[str, torch.Tensor], contiguous: str) -> list[torch.Tensor]:
-    """`a` and `b`, transposed where k is not their contiguous dimension. `contiguous` says so of tensors without
-    memory."""
+    """`a` and `b`, transposed where k is not their contiguous dimension. Tensors without memory are laid out anew, as
+    `contiguous` says."""
     stored = []
     for tensor, dim in zip((tensors["a"], tensors["b"]), contiguous, strict=True):
         if tensor.is_meta and dim != "k":

@@ -1,8 +1,8 @@
-"""Triton 3.6 to 3.9, sm_90: a loop with warp_specialize=True loses its atomic additions, and what they add.
+"""Triton 3.6 to 3.9, sm_90: a loop with warp_specialize=True loses its atomic additions and the products they add.
 
     python dropped_atomics.py      # needs no GPU
 
-Nothing says so, and the kernel launches: what it should have added to stays as it was.
+The compiler prints no message, and the kernel launches: the memory that it should have added to stays as it was.
 """
 
 import re

@@ -2,7 +2,7 @@
 
     python dropped_roles.py        # needs no GPU
 
-Nothing says so. An if around a scalar becomes a select, and the loop keeps its roles.
+The compiler prints no message. An if around a scalar becomes a select, and the loop keeps its roles.
 """
 
 import triton

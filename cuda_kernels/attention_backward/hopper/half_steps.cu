@@ -3,9 +3,9 @@
 // that share K and V are summed in the loop.
 //
 // In the parent dP alone runs under the exponentials. With head_dim 64 these take two to three times as long, and no
-// product runs under dS: the registers do not hold P of 128 queries in 32 and in 16 bits. They hold it so of 64.
-// A warpgroup's dV and dK are of its own keys, so that only dQ waits for the other warpgroup. Scores are hidden before
-// the exponentials, so that no branch stands between these and dS, across which the compiler would move nothing.
+// product runs under dS: the registers do not hold P of 128 queries in 32 and in 16 bits. They do hold P of 64 in both.
+// A warpgroup's dV and dK are of its own keys, so that only dQ waits for the other warpgroup. The mask comes before the
+// exponentials: the compiler moves nothing across its branch, which would else stand between them and dS.
 // Fences are those of flagship.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>

@@ -1,11 +1,11 @@
 // m may be contiguous in A, and n in B: nothing is copied, TMA and wgmma take both as they lie. Builds on persistent;
-// changes the boxes that TMA loads and how wgmma reads them. Supports any n and k that are multiples of 8, and any m
-// that is one too or not contiguous.
+// changes the boxes that TMA loads and how wgmma reads them. Supports n and k that are multiples of 8; m must be one
+// too where it is contiguous.
 //
 // A row of the swizzle's pattern has 128 bytes, here 64 elements of m or n. So a tile is several boxes of 64 elements
-// by the BLOCK_K rows of k, which the producer loads one by one onto the same barrier. wgmma's instruction says by one
-// bit for each operand that it transposes it; the descriptor's strides then mean groups of 8 k and neighbouring boxes,
-// and a step of 16 in k moves it by 16 rows instead of 32 bytes. Fences and waits are those of two_consumers.
+// by the BLOCK_K rows of k; each is a load of its own, and all arrive at one barrier. A bit of wgmma for each operand
+// transposes it. The descriptor's strides then lead to the next 8 rows of k and to the next box, and a step of 16 in k
+// moves it by 16 rows instead of 32 bytes. Fences and waits are those of persistent.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
 #include <ptx/fence.cuh>

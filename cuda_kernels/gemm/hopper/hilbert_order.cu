@@ -3,9 +3,9 @@
 //
 // Tiles that are near on the curve are near in C: those that are worked on at the same time share rows of A and of B in
 // L2, and so does one wave with the next. The curve goes through squares of C, of two tiles each if a tile is 128 x
-// 256, and leaves out what is outside of C. As few blocks as need no more waves, 128 at 4096 and 8192 cubed, make a
-// wave a square. Where a tile is takes some hundred instructions, so the producer alone finds out, while the ring is
-// full: the place reaches the consumers in shared memory with each buffer. Fences and waits are those of
+// 256, and skips what is outside of C. As few blocks as need no more waves, 128 at 4096 and 8192 cubed, make a wave a
+// square. To find a tile's place takes a hundred instructions or more. The producer alone computes it, while the ring
+// is full, and the consumers get it in shared memory with each buffer. Fences and waits are those of
 // tma_store_epilogue.
 #include <gemm/gemm.cuh>
 #include <ptx/barrier.cuh>
@@ -44,9 +44,9 @@ DEVICE void swap(Side& a, Side& b) {
   a = b, b = other;
 }
 
-// Cuts a square in two across the side `cut` and leaves the half that has tile `number` of the curve, counted from
-// there. The curve comes to the half of lower tiles first, to that of higher ones if it runs backwards. Returns whether
-// it is the second.
+// Cuts a square in two across the side `cut`, which becomes that of the half that has tile `number` of the curve;
+// `number` then counts from the half's first. The curve comes to the half of lower tiles first, to that of higher ones
+// if it runs backwards. Returns whether the half is the second.
 DEVICE bool halve(int& number, Side& cut, const Side& other, bool backwards) {
   cut.size /= 2;
   cut.first += backwards ? cut.size : 0;

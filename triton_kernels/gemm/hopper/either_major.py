@@ -1,11 +1,11 @@
 """m may be contiguous in A, and n in B: nothing is copied, TMA and wgmma take both as they lie.
 
 Builds on persistent; changes the boxes that descriptors load, and which tiles are transposed before the product.
-General: any n and k that are multiples of 8, and any m that is one too or not contiguous.
+General: n and k are multiples of 8; so is m where it is contiguous.
 
 A descriptor's last dimension is the contiguous one, so a tile is loaded as k by m, or k by n. The compiler makes no
 transposed copy: `.T` becomes another view of the same shared memory, and wgmma has a bit for each operand. It splits a
-box of more than 128 bytes of m or n into several by itself, and a warp loads each.
+box of more than 128 bytes of m or n into several, and a warp loads each.
 """
 
 import triton

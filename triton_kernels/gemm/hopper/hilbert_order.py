@@ -3,7 +3,7 @@
 Builds on tma_store_epilogue; changes the order of the tiles, and the number of programs. General: any m, and any n and
 k that are multiples of 8.
 
-The curve goes through squares of C, of two tiles each if a tile is 128 x 256, and leaves out what is outside of C. Its
+The curve goes through squares of C, of two tiles each if a tile is 128 x 256, and skips what is outside of C. The
 loop over levels is a `while`: with a `for` beside the one over k, the compiler does not flatten the loop over tiles.
 """
 
@@ -17,16 +17,16 @@ from triton_kernels.gemm.specialization import Twin, options
 
 @triton.jit
 def _inside(first, size, end):
-    """How many of `size` tiles from `first` on C has."""
+    """How many of the `size` tiles from `first` on lie in C."""
     return max(min(size, end - first), 0)
 
 
 @triton.jit
 def _halve(number, first, size, end, others, backwards):
-    """Cuts a square in two across a side and leaves the half that has tile `number` of the curve, counted from there.
+    """Cuts a square in two across a side and returns the half that has tile `number` of the curve.
 
     `others`: tiles of C on the other side. The curve comes to the half of lower tiles first, to that of higher ones if
-    it runs backwards. Returns the number, the side's first tile and size, and whether it is the second half.
+    it runs backwards. Returns the number within the half, the side's first tile and size, and 1 for the second half.
     """
     size = size // 2
     count = _inside(first + backwards * size, size, end) * others

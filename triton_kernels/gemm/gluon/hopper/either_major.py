@@ -1,11 +1,11 @@
 """m may be contiguous in A, and n in B: nothing is copied, TMA and wgmma take both as they lie.
 
 Builds on persistent; changes the boxes that TMA loads, and which of them are transposed before the product. General:
-any n and k that are multiples of 8, and any m that is one too or not contiguous.
+n and k are multiples of 8; so is m where it is contiguous.
 
 A box's last dimension is the contiguous one, so a tile lies as k by m, or k by n. `permute` makes another view of the
-same shared memory, and wgmma's bit for each operand says the rest. One load of more than 128 bytes of m or n becomes
-several, one behind the other. Fences and waits are those of persistent.
+same shared memory; wgmma has a bit for each operand that transposes it. A load of more than 128 bytes of m or n
+becomes several, whose boxes lie one after another. Fences and waits are those of persistent.
 """
 
 from triton.experimental import gluon
