@@ -149,19 +149,11 @@ def require_words_of_cells(words: Iterable[str], recorded: Iterable[str]) -> Non
     slugs = [*sorted(recorded), *(problem.slug for problem in problems)]
     stems = (kernel.name for kernel in techniques.kernels())
     known = dict.fromkeys((*stems, *backends, *slugs, *(part for slug in slugs for part in slug.split("-"))))
-    unlike = [word for word in words if word not in known and not own.is_kernel(word) and not _is_problem(word)]
-    parts = (part for word in unlike for part in word.split("-"))
+    others = (word for word in words if not (word in known or own.is_kernel(word) or operators.is_problem(word)))
+    parts = (part for word in others for part in word.split("-"))
     unknown = (part for part in parts if not re.fullmatch(PART, part))
-    others = "a technique (`twinkernels list`), a problem, a tile or a part of one"
-    require_known("CELL", unknown, known, expected=f"expected a backend ({SERIES}), {others}")
-
-
-def _is_problem(word: str) -> bool:
-    try:
-        operators.parse(word)
-    except ValueError:
-        return False
-    return True
+    expected = f"expected a backend ({SERIES}), a technique (`twinkernels list`), a problem, a tile or a part of one"
+    require_known("CELL", unknown, known, expected=expected)
 
 
 def chosen(names: list[str] | None, slugs: Iterable[str] | None = None, asked: str | None = None) -> tuple[str, ...]:

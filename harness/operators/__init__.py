@@ -114,6 +114,15 @@ def parse(slug: str, operator: str | None = None) -> Any:
     raise faults.get(slug.partition("-")[0], next(iter(faults.values())))
 
 
+def is_problem(word: str) -> bool:
+    """Whether some operator reads it as a slug."""
+    try:
+        parse(word)
+    except ValueError:
+        return False
+    return True
+
+
 def problem_of(data: Mapping[str, Any], operator: str | None = None) -> Any:
     """The problem of a row's dict; of the first operator where the row names none."""
     return get(operator or FIRST).problem.from_dict(data)

@@ -107,16 +107,8 @@ def recorded(experiment: str, asked: Sequence[str] = ()) -> list[str]:
 def parts(cell: str) -> tuple[str, str | None, str | None]:
     """Backend, technique and problem of a timed cell; a library has no technique. No problem: it was not timed."""
     words = cell.split()
-    at = next((i for i, word in enumerate(words) if _is_problem(word)), None)
+    at = next((i for i, word in enumerate(words) if operators.is_problem(word)), None)
     return words[0], words[1] if at == 2 else None, None if at is None else words[at]
-
-
-def _is_problem(word: str) -> bool:
-    try:
-        operators.parse(word)
-    except ValueError:
-        return False
-    return True
 
 
 def where(name: str) -> list[str]:
