@@ -138,7 +138,8 @@ class Ladder:
     """Fields that all its rungs have in common."""
 
     def rungs(self, *techniques: OfTechnique, **instead: Any) -> tuple[OfTechnique, ...]:
-        """The techniques of this ladder, with `every` field or those `instead`."""
+        """The techniques as rungs of this ladder: with its name, its operator and the fields of `every`, which replace
+        what an entry says itself. `instead`: other values of such fields, for these rungs."""
         fields = {"operator": self.operator, "ladder": self.name, **self.every, **instead}
         return tuple(replace(one, **fields) for one in techniques)
 
@@ -158,7 +159,7 @@ class Technique:
     builds_on_in: dict[str, str] = field(default_factory=dict)
     """Language -> what its twin builds on, where that is another rung than the ladder's parent."""
     also: tuple[str, ...] = ()
-    """What else changes with the idea: "tile" or "stages"."""
+    """What else changes with the idea: "tile", "stages" or "block_k"."""
     operator: str = ""
     ladder: str = ""
     """Both are filled in by `Ladder.rungs`."""
@@ -254,7 +255,7 @@ class Experiment:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedExperiment(Experiment):
-    """An experiment whose rows can be told from others. `experiments.load` names the Experiment of a file, which has no
-    name to ask for, by the file's stem."""
+    """An experiment with the name that its rows carry. That of an experiment's file is the file's stem, which
+    `experiments.load` adds."""
 
     name: str

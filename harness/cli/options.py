@@ -118,8 +118,9 @@ def bad_usage(option: str = "") -> Iterator[None]:
 def require_known(
     kind: str, names: Iterable[str], known: Iterable[str], shown_by: str = "`twinkernels list`", expected: str = ""
 ) -> None:
-    """Bad usage for the first of the names that is not known, with the nearest ones of the operator that it begins
-    with, else with what is `expected`, by default the first ones and the command that shows all."""
+    """Bad usage for the first of the names that is not known. The message suggests the nearest ones, of the operator
+    before the slash if the name has one. If none is near, it says what is `expected`, by default the first known ones
+    and the command that lists all."""
     known = list(dict.fromkeys(known))
     for name in names:
         if name not in known:

@@ -37,7 +37,7 @@ FINAL_TARGET = 0.002
 MOST_TIMEOUTS = 2
 """Problems on which a kernel of the user's may run out of time; the others are not waited for then."""
 NO_CALL = re.compile(r"TypeError: (?!.*\[[^\]]+:\d+\]$)", re.DOTALL)
-"""Begins what is said where Python did not get into a user's function: no line of it follows."""
+"""The reason of a call that Python refused: it ends in no line of the user's file."""
 CUPTI_ROUNDS = 20
 """Calls of each member of a group that CUPTI sees."""
 

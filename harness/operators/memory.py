@@ -20,9 +20,10 @@ def wrong(what: str, got: object, expected: object, do: str = "", kind: type[Exc
 
 
 def check_compiled_for(problem: Problem, tensors: Tensors, specs: Mapping[str, TensorSpec]) -> None:
-    """Returns when the tensors are those that the problem's kernels are compiled for, on one device."""
+    """Returns when the tensors are those that the problem's kernels are compiled for, on one device; the first one that
+    is not raises TypeError or ValueError. Strides and addresses are left to the operator."""
     if tensors.keys() != specs.keys():
-        raise ValueError(f"tensors: got {', '.join(tensors)}, expected {', '.join(specs)} for {problem.slug}")
+        raise wrong("tensors", ", ".join(tensors), f"{', '.join(specs)} for {problem.slug}")
     first = next(iter(specs))
     for name, spec in specs.items():
         tensor, dtype = tensors[name], DTYPES[spec.dtype]
@@ -39,6 +40,7 @@ def check_compiled_for(problem: Problem, tensors: Tensors, specs: Mapping[str, T
 
 
 def check_no_gradient(tensors: dict[str, Tensor]) -> None:
+    """Raises ValueError for a tensor whose gradient a launch would lose."""
     for name, tensor in tensors.items():
         if tensor.requires_grad and torch.is_grad_enabled():
             expected = "False or torch.no_grad() (forward only)"
@@ -74,6 +76,7 @@ def check_memory(name: str, tensor: Tensor) -> None:
 
 
 def check_address(name: str, tensor: Tensor) -> None:
+    """Raises ValueError unless the first element lies at a multiple of ALIGNMENT."""
     if past := tensor.data_ptr() % ALIGNMENT:
         got = f"{past} bytes past a multiple of {ALIGNMENT}"
         raise wrong(f"{name}.data_ptr()", got, f"aligned to {ALIGNMENT} bytes", f"pass {name}.clone()")

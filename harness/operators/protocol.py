@@ -340,7 +340,7 @@ class Operator:
     hints: Mapping[str, str] = field(default_factory=dict)
     """Technique for which Triton's source asks the compiler -> the instruction that shows that it followed."""
     named: Callable[[Tile], str | None] = lambda tile: None
-    """The technique whose kernel a tile of another one names."""
+    """Tile -> the kernel that it names, where a technique chooses among kernels of others; None if it names none."""
     problem_title: Callable[[Any], str] = attrgetter("slug")
     """Problem -> its title on pages. Two spaces part what comes first from the sizes."""
     problem_order: Callable[[Any], Any] = attrgetter("slug")

@@ -201,7 +201,7 @@ def _plain(name: str, value: Any, depth: int) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is at once: most of a row's hundreds of values, which need no name then."""
+    """True of most of a row's hundreds of values. `_plain` looks at the others, for which it needs a name."""
     of = type(value)
     if of is str:
         return value.isascii() and len(value) <= LONGEST
@@ -231,7 +231,7 @@ def _same_as(kind: type[Any], name: str, value: Any) -> Any:
 
 
 _SAME: dict[tuple[type[Any], str], Any] = {}
-"""What was found so: thousands of rows are about one problem."""
+"""(class, its JSON) -> the object of `_same_as`, because thousands of rows are about one problem."""
 
 
 def _moment(name: str, value: Any) -> None:

@@ -282,7 +282,7 @@ def limits(found: DataFrame, one_board: bool) -> Limits | None:
     level = 1 - FALSE[one_board] / 2
 
     def limit(values: Array, weight: Array) -> float:
-        """As np.quantile with weights, which sorts all of them."""
+        """As np.quantile with weights, which sorts all sizes: this sorts the largest eighth, if that has it."""
         size, above = np.abs(values), (1 - level) * weight.sum()
         largest = size >= np.partition(size, -len(size) // 8)[-len(size) // 8]
         largest |= weight[largest].sum() <= above

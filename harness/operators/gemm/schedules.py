@@ -127,6 +127,7 @@ def schedule(tile: Tile) -> int:
 
 
 def named(tile: Tile) -> str | None:
+    """The kernel of the tile's schedule; None where the host chooses."""
     return NAMES.get(schedule(tile))
 
 
