@@ -6,11 +6,11 @@ adds up.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 from harness.catalog import techniques
 from harness.catalog.entries import Tile
@@ -43,6 +43,11 @@ class Price:
 
     term: Term
     each: tuple[Weights, ...]
+
+    @classmethod
+    def of_timed(cls, term: Term, each: Sequence[Weights], rows: Container[str]) -> Self:
+        """The prices of which all kernels have rows; all prices if none has."""
+        return cls(term, tuple(one for one in each if all(kernel in rows for kernel in one)) or tuple(each))
 
     @cached_property
     def weights(self) -> Weights:
@@ -172,4 +177,4 @@ def _price(term: Term, problem: Problem, tile: Tile, start: str, rows: Mapping[s
     if len(set(own)) == 2 and term.limited:
         has, has_not = term.limited
         gains = [_plus(gain, {has: -1.0, has_not: 1.0}) for gain in gains]
-    return Price(term, tuple(gain for gain in gains if set(gain) <= set(rows)) or tuple(gains))
+    return Price.of_timed(term, gains, rows)

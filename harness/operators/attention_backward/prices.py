@@ -122,6 +122,5 @@ def prices(problem: Problem, tile: Tile, start: str, rows: Mapping[str, Mapping[
     for term in TERMS:
         without = [(BASES[term.leave_out], term.leave_out)] if term.leave_out else []
         ways = [*without, *([term.step] if term.step else [])]
-        timed = [way for way in ways if set(way) <= set(rows)] or ways
-        found.append(Price(term, tuple({to: 1.0, before: -1.0} for to, before in timed)))
+        found.append(Price.of_timed(term, [{to: 1.0, before: -1.0} for to, before in ways], rows))
     return found
