@@ -159,8 +159,8 @@ def history(
         places += [(f"--experiment {one}", gpu, one) for one in experiments_here if one != experiment]
         others = (
             f"`{option}` has some"
-            for option, *place in places
-            for cell in past.cells(RECORDED, place[0], place[1], operator or "*")
+            for option, slug, name in places
+            for cell in past.cells(RECORDED, slug, name, operator or "*")
             if "gate" not in cell and set(given) <= cell
         )
         step = next(others, "`twinkernels run` on such a GPU and `record` add one")

@@ -87,8 +87,8 @@ def compare(
     if gpus[0] != gpus[1] or len(gpus[0]) != 1:
         names = [", ".join(found) or "no GPU" for found in gpus]
         raise Refused(
-            f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU; `twinkernels run` NEW on BASE's, or "
-            "name a BASE of NEW's, in reports/recorded perhaps"
+            f"BASE is from {names[0]}, NEW from {names[1]}: expected the same GPU; measure NEW on BASE's GPU by "
+            "`twinkernels run`, or name a BASE of NEW's GPU, such as one in reports/recorded"
         )
     before, after = (side.drop_duplicates("case_id", keep="last").set_index("case_id") for side in sides)
     before = before[before.status == "passed"]

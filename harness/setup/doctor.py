@@ -186,9 +186,7 @@ def _tuned(gpu: str) -> Finding:
     words = re.findall(r"\w+", gpu.lower())
     tables = {path.stem for operator in operators.every() for path in (operator.folder / "tiles").glob("*.toml")}
     own = [f"tuned on {word}" for word in words if word in tables]
-    others = (
-        ["another Hopper GPU's for what it has none for"] if any(re.match(r"g?h\d", word) for word in words) else []
-    )
+    others = ["another Hopper GPU's for what it has none for"] if re.search(r"\bg?h\d", gpu.lower()) else []
     found = ", ".join(dict.fromkeys(own + others))
     return Finding("tiles", found or None, "the fastest kernels", "`twinkernels tune`")
 

@@ -104,11 +104,12 @@ def structure(tensors: Tensors, scalars: Scalars, workspace: Tensor | None) -> G
     """The arguments of a launch on these tensors; they hold no reference to them."""
     a, b, c = (tensors[name] for name in "abc")
     bias, offsets = tensors.get("bias"), tensors.get("offsets")
-    rows, columns = (max(a.stride()), max(b.stride()[-2:]), c.stride()[0]), (a.shape[0], b.shape[-2], a.shape[1])
+    strides = max(a.stride()), max(b.stride()[-2:]), c.stride()[0]  # of the dimension that is not contiguous
+    lengths = a.shape[0], b.shape[-2], a.shape[1]
     groups = (b.stride()[0], b.shape[0]) if offsets is not None else (b.shape[0] * b.stride()[0], 1)
     return GroupedArgs(
         *(tensor.data_ptr() if tensor is not None else None for tensor in (a, b, bias, c, workspace)),
-        *(*rows, *columns),
+        *(*strides, *lengths),
         *(offsets.data_ptr() if offsets is not None else None, *groups),
     )
 
