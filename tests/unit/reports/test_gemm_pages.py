@@ -233,7 +233,7 @@ def test_a_technique_without_a_claim_leads_to_its_namesake_that_has_one(data: Da
     graded: Known = {("xor_swizzle", "cuda"): Said("xor_swizzle")}
     assert 'proven on <a href="../technique/xor_swizzle.html">' in page("xor_swizzle", graded)
     assert "Written in CUDA; no compiled proof is about it" in page("xor_swizzle", {})
-    assert "no compiled proof is about it" in page("two_consumers", graded)
+    assert "Written in CUDA; no compiled proof is about it" in page("two_consumers", graded)
 
 
 def test_files_and_questions_of_two_operators_do_not_mix(data: Dataset) -> None:

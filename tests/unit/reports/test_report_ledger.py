@@ -120,6 +120,7 @@ def test_the_heading_names_the_largest_gains_and_says_where_the_cause_is_unknown
     text = " ".join(whole().split())
     ahead = f"hand-written CUDA is about {math.expm1(ledgers()[0].gap.value):.0%} faster than"
     assert f"head_dim 128, full, 4096 tokens: {ahead} the best core Triton kernel<" in text
+    assert f">+{100 * math.expm1(ledgers()[0].gap.value):.1f}%<" in text, "beside the flagship"
     counted = [line for line in ledgers()[0].lines if line.counts and line.size]
     most = sorted(counted, key=lambda line: -line.size.value)[:4]
     sizes = ", ".join(f"“{escape(line.term.title)}” {facts.gain(line.size).partition(' ')[0]}" for line in most)
