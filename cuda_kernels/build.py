@@ -31,8 +31,8 @@ from cuda_kernels.toolchain import Toolchain, toolchain
 
 BUILD = CACHE / "cuda"
 NO_LAUNCH = (
-    "it exports no launch; a kernel file ends in `EXPORT int launch(const <Arguments>* args, void* stream)`, with "
-    "structure and EXPORT of its operator's header; a launch without EXPORT is hidden"
+    "it exports no launch; a kernel file ends in `EXPORT int launch(const <Arguments>* args, void* stream)`, whose "
+    "structure and EXPORT are in its operator's header; a launch without EXPORT is hidden"
 )
 HALF_SWITCHES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 """torch forces these __CUDA_NO_x__ on every extension; given here too, they hold for every compiler that we call."""
@@ -179,7 +179,7 @@ load_inline(
 def _nvcc(folder: Path, name: str, source: str, options: Sequence[str], tools: Toolchain) -> tuple[Path, str]:
     (folder / "cuda.cu").write_text(source)
     library = folder / f"{name}.so"
-    # Without relocatable device code nothing is linked for the device, but for an empty cubin to disassemble.
+    # Relocatable device code would need a link; without it, one would only add an empty cubin, to be disassembled too.
     done = subprocess.run(
         [
             *(str(tools.bin / "nvcc"), *options, f"-I{HERE}", "-Xcompiler=-fPIC", "-shared", "-nodlink"),

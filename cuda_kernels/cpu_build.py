@@ -39,9 +39,9 @@ def build(
 ) -> Path:
     """The library of kernel file `path` for these constants; from the build folder when it is there.
 
-    `root` is the folder that holds operators, ptx/ and cpu/; `include` are further folders. `sanitize` adds the
-    address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library (see
-    `sanitizer_environment`). Raises FileNotFoundError, ToolchainError (no compiler, no CUDA headers), CompileError.
+    `root` is the folder that holds ptx/, cpu/ and the folders of operators; `include` are further folders. `sanitize`
+    adds the address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library
+    (see `sanitizer_environment`). Raises FileNotFoundError, ToolchainError (no compiler or CUDA headers), CompileError.
     """
     if not path.is_file():
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
