@@ -2,6 +2,10 @@
 
 from typing import Any
 
+LACKS = "it has no parameter"
+"""Begins what `adapt` raises for a problem that a user's function lacks a parameter for. Tables then show how the
+operator calls one."""
+
 
 class Unsupported(Exception):
     """A backend declines a cell; the message is the reason."""

@@ -17,6 +17,7 @@ from rich.text import Text
 from harness import operators
 from harness.catalog import techniques
 from harness.catalog.entries import Tile
+from harness.operators.errors import LACKS
 from harness.rows import results
 from harness.rows.reading import Row, case, median_ms, name_of, problem_of, slug, status_word, tflops, tile_slug
 
@@ -151,7 +152,7 @@ def declined(rows: Rows) -> list[Text]:
     where it lacks one."""
     found = [row for row in rows if row.get("status") == "unsupported"]
     reasons = _of_kernels((row, row["reason"]) for row in found)
-    lacking = {operators.of(problem_of(row)).calling for row in found if "it has no parameter" in row["reason"]}
+    lacking = {operators.of(problem_of(row)).calling for row in found if LACKS in row["reason"]}
     declining = [Text(f"declined: {reason}\n  by {kernels}") for reason, kernels in reasons.items()]
     return [*declining, *(Text(f"expected {calling}") for calling in lacking)]
 

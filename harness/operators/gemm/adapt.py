@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from harness.operators.errors import check_returned
+from harness.operators.errors import LACKS, check_returned
 from harness.operators.protocol import Scalars, Tensors
 
 
@@ -42,11 +42,11 @@ def _decline(signature: inspect.Signature, given: tuple[str, ...], epilogue: str
     if not signature.parameters:
         return
     if epilogue == "gelu" and "epilogue" not in signature.parameters:
-        raise NotImplementedError("it has no parameter `epilogue` (plain, bias or gelu), without which it does no GELU")
+        raise NotImplementedError(f"{LACKS} `epilogue` (plain, bias or gelu), without which it does no GELU")
     if widens and not {"dtype", "out"} & set(signature.parameters):
-        raise NotImplementedError("it has no parameter `dtype` or `out`, which says that c is fp32")
+        raise NotImplementedError(f"{LACKS} `dtype` or `out`, which says that c is fp32")
     *first, last = given
     if len(first) > 1:
         places = [each for each in signature.parameters.values() if each.kind is not each.KEYWORD_ONLY]
         if len(places) < len(given) and not any(each.kind is each.VAR_POSITIONAL for each in places):
-            raise NotImplementedError(f"it has no parameter for {last}, behind {' and '.join(first)}")
+            raise NotImplementedError(f"{LACKS} for {last}, behind {' and '.join(first)}")
