@@ -102,14 +102,20 @@ def test_a_is_read_as_a_whole_until_every_warp_has_waited(seed: int) -> None:
 
 
 MN_MAJOR = {"transpose_a": 1, "transpose": 1, "columns": 128}
+A_TILE, B_TILE = 0x880, 0x2880
+"""Where the tiles of 64 by 64 elements begin if they are misaligned."""
 
 
-@pytest.mark.parametrize("how", [{}, {"rs": 1}, MN_MAJOR], ids=["K-major", "A in registers", "MN-major"])
-def test_a_wgmma_of_a_tile_that_begins_inside_a_swizzle_pattern_is_named(how: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("how", "operand"),
+    [({}, A_TILE), ({"rs": 1}, B_TILE), (MN_MAJOR, A_TILE), ({**MN_MAJOR, "transpose_a": 0, "rs": 1}, B_TILE)],
+    ids=["A", "B, A in registers", "A, MN-major", "B, MN-major, A in registers"],
+)
+def test_a_wgmma_of_a_tile_that_begins_inside_a_swizzle_pattern_is_named(how: dict[str, int], operand: int) -> None:
     """TMA and ldmatrix go by the address, but the hardware's wgmma would need a base offset in the descriptor."""
     said = product(**how, bug="MISALIGNED_TILE")[0]
     assert names(said) == ["misaligned_access"]
-    assert "row 1 of its swizzle's pattern" in said
+    assert f"the operand at shared address {operand:#x} begins in row 1 of its swizzle's pattern" in said
 
 
 @pytest.mark.parametrize("seed", SEEDS)
