@@ -41,13 +41,15 @@ PAGES = (
 """That a reader is led to."""
 ANSWERS = ("answer/gemm.html", "answer/attention_backward.html")
 """Those of other operators than the first; libraries that nobody has timed yet keep their places there."""
+LONGEST = ("technique/head_by_head.html", "technique/persistent.html", "technique/producer_consumer.html")
+"""Of other pages those with the most words."""
 WORDS = 1200
 """A page has at most, as `count_words` counts them."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """PAGES and ANSWERS in a folder, made from all recorded rows; `broken`: their claims that do not hold."""
+    """PAGES, ANSWERS and LONGEST in a folder, made from all recorded rows; `broken`: their claims that do not hold."""
 
     folder: Path
     site: build.Site

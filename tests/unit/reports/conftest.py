@@ -6,7 +6,7 @@ from harness import operators
 from reports import build
 from reports.data.dataset import Dataset
 from reports.data.loading import load, recorded_hashes
-from tests.support.pages import ANSWERS, PAGES, Recorded
+from tests.support.pages import ANSWERS, LONGEST, PAGES, Recorded
 
 RECORDED = build.ROOT / "recorded"
 
@@ -15,7 +15,7 @@ RECORDED = build.ROOT / "recorded"
 def recorded_site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """All that was recorded counts, also after a kernel was edited: the pages at their fullest."""
     folder = tmp_path_factory.mktemp("recorded")
-    site = build.Site(RECORDED, (), recorded_hashes(RECORDED), only=(*PAGES, *ANSWERS))
+    site = build.Site(RECORDED, (), recorded_hashes(RECORDED), only=(*PAGES, *ANSWERS, *LONGEST))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "PROCESSES", 1)  # several compute the same of these rows
         broken, _ = site.draw(folder, lambda *_: None)
