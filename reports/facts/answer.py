@@ -307,6 +307,12 @@ class Choice:
     technique: Technique | None
     lines: tuple[int, int] | None
 
+    @property
+    def in_tile(self) -> bool:
+        """Whether the tile names `technique`."""
+        row = self.bar.point.row
+        return bool(row and self.technique and self.technique is not program(row))
+
 
 def choices(found: Answer) -> list[Choice]:
     """Core Triton, Gluon, CUDA, and the fastest library."""

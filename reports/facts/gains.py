@@ -51,13 +51,14 @@ class Hole:
 @dataclass(frozen=True)
 class Language:
     """One twin of a technique. `best`: the gain where it and its parent are each at their best tile. `remark`: what a
-    reader must know beside the gain."""
+    reader must know beside the gain. `has_tile`: on some problem the gain is also what the tile buys."""
 
     backend: str
     gain: Gain | None
     best: Gain | None
     remark: str
     same_program: bool
+    has_tile: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def _language(
     gain = mean(step.gain for step in taken)
     best = mean(data.gain(experiment, problem, technique, backend, best=True) for problem in points)
     best = best if best and (gain is None or best.cells >= gain.cells) else None
+    has_tile = any(step.has_tile for step in taken)
     parent = techniques.parent(technique, backend)
     remarks = []
     program = next((point.program for point in points.values() if point.program), None)
@@ -128,13 +130,13 @@ def _language(
         spilled = steps.spill_bytes(data, before) if before else 0
         if gain and gain.value > 1.5 and spilled >= steps.SPILLS:
             remarks.append(f"its parent spills {spilled / 1000:.1f} kB a thread")
-        if any(step.has_tile for step in taken):
+        if has_tile:
             remarks.append("with its tile")
         if not gain and taken[0].point.kind == "earlier":
             wrong = len(data.wrong(taken[0].point))
             found = f", which {wrong} gates found wrong" if wrong else ""
             remarks.append(f"only an earlier version was measured{found}")
-    return Language(backend, gain, best, "; ".join(remarks), bool(program))
+    return Language(backend, gain, best, "; ".join(remarks), bool(program), has_tile)
 
 
 def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:

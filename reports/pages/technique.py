@@ -114,8 +114,8 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
 def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem], every: Gains | None = None) -> str:
     """What the figure shows, in CUDA or else in another language that has a gain: 0.77 to 0.87 times its parent's speed
     in Gluon. Where only some of the problems have one, it names the one, or says how many; it names the one as well
-    where `every`, the means below the figure, are of more. The parent's program
-    again, and a hint that the compiler dropped, are no gain."""
+    where `every`, the means below the figure, are of more. The parent's program again, and a hint that the compiler
+    dropped, are no gain."""
     for backend in sorted(taken, key=lambda backend: backend != "cuda"):
         told = {
             problem: step.gain.value
@@ -149,7 +149,7 @@ def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | N
         data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
         what = gains(data, data.experiment_of(one), one).languages if data and data.raw else {}
         for backend, language in what.items():
-            if language.gain and not language.same_program and "with its tile" not in language.remark:
+            if language.gain and not language.same_program and not language.has_tile:
                 path = None if one is which else page_of(one)
                 found.setdefault(backend, []).append((operators.get(one.operator).title, path, language.gain))
     return {backend: gained for backend, gained in found.items() if len(gained) > 1}
