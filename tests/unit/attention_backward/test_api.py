@@ -162,7 +162,7 @@ def test_only_rungs_whose_bits_repeat_are_deterministic() -> None:
         rungs = [rung for rung in hopper.TECHNIQUES if rung.name not in api.NOT_YET]
         assert chosen == {False: rungs[-1].name, True: [rung.name for rung in rungs if rung.repeats][-1]}
         assert not rungs[-1].repeats, "an order of the additions costs time"
-    assert "half_steps" not in chosen.values(), "no GPU has run its random problems"
+        assert "half_steps" not in chosen.values(), "no GPU has run its random problems"
 
 
 def test_a_problem_that_no_kernel_takes_is_refused_with_a_reason() -> None:
