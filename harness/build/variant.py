@@ -73,7 +73,8 @@ class Variant:
         first = next(iter(tensors))
         device = getattr(tensors[first], "device", torch.device("cpu"))
         capability = torch.cuda.get_device_capability(device) if getattr(tensors[first], "is_cuda", False) else None
-        self.operator.validate(self.problem, tensors, scalars, technique=self.technique, capability=capability)
+        self.operator.validate(self.problem, tensors, scalars)
+        techniques.check_capability(self.technique, capability)
         if device.type != (self.device or device.type) or device.type == "meta":
             expected_device = self.device or "cpu or cuda"
             raise ValueError(f"{first}.device: got {device}, expected {expected_device}, where {self.case} was loaded")

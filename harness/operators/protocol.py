@@ -265,9 +265,8 @@ class Operator:
     compare: Callable[..., Verdict]
     """(outputs, expected, *, peer=False). An optional output may be missing. A peer's roundings may be those of plain
     PyTorch."""
-    validate: Callable[..., None]
-    """(problem, tensors, scalars, *, technique, capability). Raises TypeError or ValueError for what no kernel
-    takes."""
+    validate: Callable[[Any, Tensors, Scalars], None]
+    """(problem, tensors, scalars). Raises TypeError or ValueError for what no kernel takes."""
 
     defines: Callable[..., dict[str, int]]
     """(problem, tile, *, constant_strides) -> the compile-time constants of a CUDA kernel."""

@@ -153,7 +153,7 @@ def _cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _plan(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Call:
     """Checks what all calls of a kind have in common, and returns what does them."""
     tensors = {"q": q, "k": k, "v": v}
-    validate.check_tensors(tensors, FLAGSHIP, smallest=0)
+    validate.check_tensors(tensors, smallest=0, whose=f"for {FLAGSHIP.name}")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     validate.check_options(scale, causal, any_sign=True)
     if k.stride(1) == v.stride(1) == 0 and k.shape[1] > 1:  # expanded: the heads of q share one of K and V
@@ -162,7 +162,7 @@ def _plan(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) ->
         for name, tensor in tensors.items():
             validate.check_layout(name, tensor, by_tma=True)
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
-    validate.check_capability(FLAGSHIP, capability)
+    techniques.check_capability(FLAGSHIP, capability)
     if not q.is_cuda:
         raise ValueError(f"q.device: got {q.device}, expected a CUDA GPU (Hopper); move q, k and v with .to('cuda')")
     if not (q.numel() and k.numel()):

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from harness.catalog.entries import Technique
-from harness.catalog.techniques import check_capability
 from harness.operators import memory
 from harness.operators.attention.problem import Problem
 from harness.operators.memory import ALIGNMENT, check_address, check_memory, check_no_gradient, extent, wrong
 from harness.operators.protocol import Scalars, Tensors
 
 DTYPES = (torch.float16, torch.bfloat16)
-HEAD_DIMS = (64, 128)
-GENERAL_HEAD_DIMS = (64, 128, 256)
+HEAD_DIMS = (64, 128, 256)
 FP32 = torch.finfo(torch.float32)
 INT32_LIMIT = 2**31
 """Kernels take sizes, and offsets inside one head, as int32; batch and head offsets are int64."""
@@ -32,16 +29,9 @@ _NUMPYS = ("numpy", "True"), ("numpy", "False")
 _DIMENSIONS = ("batch", "heads", "seq", "head_dim")
 
 
-def validate_launch(
-    problem: Problem,
-    tensors: Tensors,
-    scalars: Scalars,
-    *,
-    technique: Technique | None = None,
-    capability: tuple[int, int] | None = None,
-) -> None:
+def validate_launch(problem: Problem, tensors: Tensors, scalars: Scalars) -> None:
     """`validate`, and that tensors and numbers are the problem's: what is launched is compiled for that alone."""
-    validate(**tensors, **scalars, technique=technique, capability=capability)
+    validate(**tensors, **scalars)
     q, k = tensors["q"], tensors["k"]
     if q.dtype != memory.DTYPES[problem.dtype]:
         dtypes = [str(dtype).removeprefix("torch.") for dtype in (q.dtype, memory.DTYPES[problem.dtype])]
@@ -53,27 +43,16 @@ def validate_launch(
         raise ValueError(f"problem: got tensors of {got}, expected {expected} as compiled for; load that problem")
 
 
-def validate(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    lse: Tensor,
-    *,
-    scale: float,
-    causal: bool,
-    technique: Technique | None = None,
-    capability: tuple[int, int] | None = None,
-) -> None:
+def validate(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, scale: float, causal: bool) -> None:
     """Returns when the twin contract takes these arguments; the first one that it does not take raises.
 
     q, o: (batch, heads, seq_q, head_dim); k, v: (batch, heads_kv, seq_kv, head_dim), fp16 or bf16, last dimension
-    contiguous; lse: (batch, heads, seq_q) fp32, contiguous. `technique` narrows head_dim and, with `capability`
-    (major, minor), the GPU. Raises TypeError for what is not a tensor, number or dtype of the right kind, ValueError
-    for everything else; the message names the argument, what was got and what is expected.
+    contiguous; lse: (batch, heads, seq_q) fp32, contiguous. Raises TypeError for what is not a tensor, number or dtype
+    of the right kind, ValueError for everything else; the message names the argument, what was got and what is
+    expected.
     """
     tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
-    check_tensors(tensors, technique)
+    check_tensors(tensors)
     check_options(scale, causal)
     for name in "qkvo":
         check_layout(name, tensors[name])
@@ -81,12 +60,12 @@ def validate(
         raise ValueError(f"lse.stride(): got {lse.stride()}, expected contiguous; pass lse.contiguous()")
     check_overlap_within("o", o)
     check_aliasing(tensors, ("o", "lse"))
-    check_capability(technique, capability)
 
 
-def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, smallest: int = 1) -> None:
+def check_tensors(tensors: dict[str, Tensor], *, smallest: int = 1, whose: str = "") -> None:
     """Checks memory, dtypes, devices and shapes of q, k and v, and of o and lse if they are among `tensors`.
-    `smallest`: the smallest size of a dimension, 1 for what is launched."""
+    `smallest`: the smallest size of a dimension, 1 for what is launched. `whose`: the kernel that asks, in a message
+    such as "for flagship"."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a torch.Tensor")
@@ -102,7 +81,7 @@ def check_tensors(tensors: dict[str, Tensor], technique: Technique | None, *, sm
         if tensor.device != q.device:
             raise ValueError(f"{name}.device: got {tensor.device}, expected {q.device} as q; use .to(q.device)")
     _check_shapes(tensors, smallest)
-    _check_head_dim(q.shape[-1], technique)
+    _check_head_dim(q.shape[-1], whose)
     check_no_gradient(tensors)
 
 
@@ -162,18 +141,16 @@ def _check_shapes(tensors: dict[str, Tensor], smallest: int) -> None:
             raise wrong(f"{name}.shape", tuple(tensors[name].shape), f"{expected}: {meaning}")
 
 
-def _check_head_dim(head_dim: int, technique: Technique | None) -> None:
-    supported = GENERAL_HEAD_DIMS if technique is None or technique.general else HEAD_DIMS
-    if head_dim in supported:
+def _check_head_dim(head_dim: int, whose: str) -> None:
+    if head_dim in HEAD_DIMS:
         return
-    do = "a technique marked general takes 256" if head_dim == 256 else ""
-    if wider := next((one for one in supported if 0 < head_dim < one), None):
+    do = ""
+    if wider := next((one for one in HEAD_DIMS if 0 < head_dim < one), None):
         do = (
             f"pad q, k and v with zeros to {wider} columns (torch.nn.functional.pad), pass scale = {head_dim} ** "
             f"-0.5, and take the first {head_dim} columns of o"
         )
-    whose = f" for {technique.name}" if technique else ""
-    raise wrong("q.shape", f"head_dim = {head_dim}", f"one of {supported}{whose}", do)
+    raise wrong("q.shape", f"head_dim = {head_dim}", f"one of {HEAD_DIMS}{whose and f' {whose}'}", do)
 
 
 _SHARED = {

@@ -1,8 +1,6 @@
 """Bad input ends here: attention's checks, and those of what a backward pass has beside. Reads shapes, strides, dtypes
 and addresses only."""
 
-from harness.catalog.entries import Technique
-from harness.catalog.techniques import check_capability
 from harness.operators.attention import validate as forward
 from harness.operators.attention_backward.arguments import input_specs, output_specs
 from harness.operators.attention_backward.problem import Problem
@@ -10,14 +8,7 @@ from harness.operators.memory import check_compiled_for
 from harness.operators.protocol import Scalars, Tensors
 
 
-def validate(
-    problem: Problem,
-    tensors: Tensors,
-    scalars: Scalars,
-    *,
-    technique: Technique | None = None,
-    capability: tuple[int, int] | None = None,
-) -> None:
+def validate(problem: Problem, tensors: Tensors, scalars: Scalars) -> None:
     """Returns when every kernel takes these tensors; the first one that none takes raises TypeError or ValueError."""
     specs = {**input_specs(problem), **output_specs(problem)}
     check_compiled_for(problem, tensors, specs)
@@ -28,4 +19,3 @@ def validate(
     for name in output_specs(problem):
         forward.check_overlap_within(name, tensors[name])
     forward.check_aliasing(dict(tensors), tuple(output_specs(problem)))
-    check_capability(technique, capability)

@@ -4,22 +4,13 @@ from itertools import pairwise
 
 import torch
 
-from harness.catalog.entries import Technique
-from harness.catalog.techniques import check_capability
 from harness.operators.gemm.arguments import input_specs, output_specs
 from harness.operators.gemm.problem import Problem
 from harness.operators.memory import ALIGNMENT, check_address, check_compiled_for, extent, wrong
 from harness.operators.protocol import Scalars, Tensors, TensorSpec
 
 
-def validate(
-    problem: Problem,
-    tensors: Tensors,
-    scalars: Scalars,
-    *,
-    technique: Technique | None = None,
-    capability: tuple[int, int] | None = None,
-) -> None:
+def validate(problem: Problem, tensors: Tensors, scalars: Scalars) -> None:
     """Returns when every kernel takes these tensors; the first one that none takes raises TypeError or ValueError."""
     specs = {**input_specs(problem), **output_specs(problem)}
     check_compiled_for(problem, tensors, specs)
@@ -29,7 +20,6 @@ def validate(
     for name, (begin, end) in extents.items():
         if name != "c" and begin < extents["c"][1] and extents["c"][0] < end:
             raise wrong("c", f"memory that overlaps {name}", "memory of its own", "allocate it with torch.empty")
-    check_capability(technique, capability)
 
 
 def _check_layout(name: str, tensor: torch.Tensor, spec: TensorSpec) -> None:

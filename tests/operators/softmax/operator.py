@@ -105,7 +105,7 @@ def compare(outputs: Any, expected: Expected, *, peer: bool = False) -> Verdict:
     return Verdict(passed, *((None, None) if passed else ("max_error", f"y is off by {error:.3g}")), figures)
 
 
-def validate(problem: Problem, tensors: Any, scalars: Any, **_: Any) -> None:
+def validate(problem: Problem, tensors: Any, scalars: Any) -> None:
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != (problem.rows, problem.columns) or not tensor.is_contiguous():
             raise ValueError(f"{name}: got {tuple(tensor.shape)}, expected {problem.rows, problem.columns}, contiguous")

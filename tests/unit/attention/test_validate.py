@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import numpy
 import pytest
@@ -12,9 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from harness.catalog import sources, techniques
 from harness.operators.attention.problem import Problem
 from harness.operators.attention.validate import validate
-
-SCALAR = techniques.get("attention/scalar")
-GENERAL = replace(SCALAR, general=True)
 
 
 def arguments(device="meta", batch=2, heads=4, heads_kv=2, seq_q=128, seq_kv=192, head_dim=64, dtype=torch.bfloat16):
@@ -61,7 +57,6 @@ def test_what_the_contract_allows_is_taken(options, device):
     good = arguments(device, **options)
     validate(**good)
     validate(**{name: bshd(x) if getattr(x, "dim", int)() == 4 else x for name, x in good.items()})
-    validate(**good, technique=GENERAL, capability=(9, 0))
 
 
 def test_strides_of_size_1_dimensions_do_not_count():
@@ -225,25 +220,10 @@ def test_an_unsupported_head_dim_is_refused(head_dim):
         validate(**arguments(head_dim=head_dim))
 
 
-def test_head_dim_256_needs_a_general_technique():
-    big = arguments(head_dim=256)
-    validate(**big, technique=GENERAL)
-    with pytest.raises(ValueError, match=r"got head_dim = 256, expected one of \(64, 128\) for scalar; .*general"):
-        validate(**big, technique=SCALAR)
-
-
-@pytest.mark.parametrize(
-    ("capability", "message"),
-    [
-        ((7, 5), r"GPU: got compute capability 7.5, too old for scalar \(ampere\), expected one of 8.x, 9.x, 12.x"),
-        ((10, 0), r"GPU: got compute capability 10.0, without these instructions for scalar"),
-    ],
-)
-def test_a_gpu_that_cannot_run_the_technique_is_refused(capability, message):
-    with pytest.raises(ValueError, match=message):
-        validate(**arguments(), technique=SCALAR, capability=capability)
-    validate(**arguments(), technique=SCALAR, capability=(8, 6))
-    validate(**arguments(), technique=SCALAR)
+@pytest.mark.parametrize("rung", techniques.TECHNIQUES, ids=str)
+def test_head_dim_256_needs_a_general_technique(rung):
+    reason = techniques.unsupported(rung, "cuda", Problem.square(1, 1, 4096, 256), techniques.reference_tile(rung, 256))
+    assert ("head_dim must be 64 or 128" in (reason or "")) == (not rung.general)
 
 
 def test_outputs_need_memory_of_their_own():

@@ -1,10 +1,12 @@
 """harness/build: what a loaded kernel refuses before it is launched."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cuda_kernels import cpu_build
 from harness.build import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
@@ -71,6 +73,14 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
         other = {name: change(tensor) for name, tensor in tensors.items()}
         with pytest.raises((TypeError, ValueError), match=error):
             variant.launch(other, {"scale": problem.scale, "causal": False})
+
+
+def test_a_gpu_without_the_techniques_instructions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
+    variant = Variant(Case("test", "xor_swizzle", "cuda", Problem.square(1, 2, 128, 64), Tile(64, 64)))
+    variant.operator = replace(variant.operator, validate=lambda *_: None)
+    with pytest.raises(ValueError, match=r"capability 7.5, too old for xor_swizzle \(ampere\)"):
+        variant._check({"q": SimpleNamespace(device=torch.device("cuda"), is_cuda=True)}, {})
 
 
 @pytest.mark.slow

@@ -168,6 +168,23 @@ def test_a_triton_kernel_says_on_which_rung_it_builds() -> None:
     assert found == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "message"),
+    [
+        ("attention/scalar", (7, 5), r"capability 7.5, too old for scalar \(ampere\), expected one of 8.x, 9.x, 12.x"),
+        ("attention/scalar", (10, 0), r"capability 10.0, without these instructions for scalar"),
+        ("gemm/tma_swizzle", (8, 0), r"capability 8.0, too old for tma_swizzle"),
+    ],
+)
+def test_a_gpu_that_cannot_run_the_technique_is_refused(name: str, capability: tuple[int, int], message: str) -> None:
+    technique = techniques.get(name)
+    with pytest.raises(ValueError, match=f"GPU: got compute {message}"):
+        techniques.check_capability(technique, capability)
+    techniques.check_capability(technique, (9, 0))
+    techniques.check_capability(technique, None)
+    techniques.check_capability(None, capability)
+
+
 def test_the_widths_of_wgmma_are_those_of_its_header() -> None:
     header = (sources.ROOT / "cuda_kernels" / "ptx" / "wgmma.cuh").read_text()
     by_descriptor, by_register = re.findall(r"static_assert\((N == 16(?:[^;]|\n)*?),\n\s+\"add N here\"", header)

@@ -245,11 +245,6 @@ def test_a_rung_that_reads_k_alone_says_so(technique: Technique, contiguous: str
             assert "k contiguous" in str(reason)
 
 
-def test_a_gpu_without_the_instructions_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"GPU: got compute capability 8.0, too old for tma_swizzle"):
-        GEMM.validate(SMALL, tensors(SMALL), {}, technique=techniques.get("gemm/tma_swizzle"), capability=(8, 0))
-
-
 @pytest.mark.parametrize(
     ("name", "tile", "reason"),
     [
