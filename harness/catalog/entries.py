@@ -101,6 +101,12 @@ class Tile:
         extra = tuple((name, int(value)) for name, value in re.findall(r"-([a-z_]+)(\d+)", levers))
         return cls(int(block_m), int(block_n), int(stages), int(warps), extra)
 
+    def defines(self, prefix: str) -> dict[str, int]:
+        """Compile-time constants of a CUDA kernel: PREFIX_BLOCK_M and so on, options among them."""
+        fields = self.to_dict()
+        options = fields.pop("extra")
+        return {f"{prefix}_{name.upper()}": value for name, value in {**fields, **options}.items()}
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "extra": dict(self.extra)}
 

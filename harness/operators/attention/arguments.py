@@ -53,19 +53,20 @@ def scalars(problem: Problem) -> dict[str, Any]:
 def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
     """The compile-time constants of a CUDA kernel (attention.cuh). With `constant_strides` the row strides of packed
     tensors are among them."""
-    found = {
-        f"ATTENTION_{problem.dtype.upper()}": 1,
-        "ATTENTION_HEAD_DIM": problem.head_dim,
-        "ATTENTION_CAUSAL": int(problem.causal),
-        "ATTENTION_BLOCK_M": tile.block_m,
-        "ATTENTION_BLOCK_N": tile.block_n,
-        "ATTENTION_STAGES": tile.stages,
-        "ATTENTION_WARPS": tile.warps,
-        **{f"ATTENTION_{name.upper()}": value for name, value in tile.extra},
-    }
+    found = constants("ATTENTION", problem, tile)
     if constant_strides:
         found |= zip(("ATTENTION_Q_ROW_STRIDE", "ATTENTION_KV_ROW_STRIDE"), _row_strides(problem), strict=True)
     return found
+
+
+def constants(prefix: str, problem: Problem, tile: Tile) -> dict[str, int]:
+    """Those that do not depend on strides, in the names of either pass."""
+    return {
+        f"{prefix}_{problem.dtype.upper()}": 1,
+        f"{prefix}_HEAD_DIM": problem.head_dim,
+        f"{prefix}_CAUSAL": int(problem.causal),
+        **tile.defines(prefix),
+    }
 
 
 def has_packed_strides(problem: Problem, tensors: Tensors) -> bool:

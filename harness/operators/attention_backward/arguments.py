@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.catalog.entries import Tile
 from harness.operators.attention import arguments as forward
-from harness.operators.attention.arguments import GUARD_ROWS, Strides, scalars, shapes, spec, strides_of
+from harness.operators.attention.arguments import GUARD_ROWS, SIZES, Strides, scalars, shapes, spec, strides_of
 from harness.operators.attention_backward.problem import Problem
 from harness.operators.protocol import Scalars, Tensors, TensorSpec
 
@@ -53,21 +53,11 @@ def scratch_bytes(problem: Problem) -> int:
 
 
 def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> dict[str, int]:
-    return {
-        f"ATTENTION_BACKWARD_{problem.dtype.upper()}": 1,
-        "ATTENTION_BACKWARD_HEAD_DIM": problem.head_dim,
-        "ATTENTION_BACKWARD_CAUSAL": int(problem.causal),
-        "ATTENTION_BACKWARD_BLOCK_M": tile.block_m,
-        "ATTENTION_BACKWARD_BLOCK_N": tile.block_n,
-        "ATTENTION_BACKWARD_STAGES": tile.stages,
-        "ATTENTION_BACKWARD_WARPS": tile.warps,
-        **{f"ATTENTION_BACKWARD_{name.upper()}": value for name, value in tile.extra},
-    }
+    return forward.constants("ATTENTION_BACKWARD", problem, tile)
 
 
 POINTERS = ("q", "k", "v", "o", "do", "lse", "dq", "dk", "dv")
 SCRATCH = ("dq_sums", "dots", "lse_log2")
-SIZES = ("batch", "heads", "heads_kv", "seq_q", "seq_kv")
 
 
 class AttentionBackwardArgs(ctypes.Structure):

@@ -71,13 +71,9 @@ def defines(problem: Problem, tile: Tile, *, constant_strides: bool = False) -> 
         "GEMM_OUT_FP32": int(problem.out == "fp32"),
         "GEMM_BIAS": int(problem.epilogue != "plain"),
         "GEMM_GELU": int(problem.epilogue == "gelu"),
-        "GEMM_BLOCK_M": tile.block_m,
-        "GEMM_BLOCK_N": tile.block_n,
-        "GEMM_STAGES": tile.stages,
-        "GEMM_WARPS": tile.warps,
         "GEMM_BLOCK_K": BLOCK_K,
         **{f"GEMM_{dim.upper()}_CONTIGUOUS": 1 for dim in problem.contiguous.replace("k", "")},
-        **{f"GEMM_{name.upper()}": value for name, value in tile.extra},
+        **tile.defines("GEMM"),
     }
 
 
