@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from harness import operators
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.catalog.tiles import compared_with
-from harness.operators.protocol import Operator, Problem
+from harness.operators.protocol import Problem
 
 TWINS = ("cuda", "triton", "triton_native")
 """Series of one technique. triton_native is the Triton source without DISABLE_MMA_V3, so that it may use wgmma."""
@@ -40,33 +40,20 @@ ON_REQUEST = (*AS_CUBINS, HATCH)
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each language, for tools to which triton and triton_native are one source."""
 
-LADDERS: dict[str, Ladder] = {}
+LADDERS: dict[str, Ladder] = {ladder.name: ladder for ladder in operators.get(operators.FIRST).ladders}
 """The ladders of the first operator."""
-TECHNIQUES: Sequence[Technique] = []
+TECHNIQUES: Sequence[Technique] = operators.get(operators.FIRST).techniques
 """The rungs of the first operator's ladders."""
-_others: list[Technique] = []
-_ablations: list[Technique] = []
-
-
-def _add(operator: Operator) -> None:
-    if operator.name == operators.FIRST:
-        LADDERS.update((ladder.name, ladder) for ladder in operator.ladders)
-        TECHNIQUES.extend(operator.techniques)  # type: ignore[attr-defined]
-    else:
-        _others.extend(operator.techniques)
-    _ablations.extend(operator.ablations)
-
-
-operators.follow(_add)
 
 
 def rungs() -> tuple[Technique, ...]:
-    return (*TECHNIQUES, *_others)
+    _, *others = operators.every()
+    return (*TECHNIQUES, *(rung for operator in others for rung in operator.techniques))
 
 
 def kernels() -> tuple[Technique, ...]:
     """What can be run and has rows: every rung, and the ablations, which are no rungs."""
-    return (*rungs(), *_ablations)
+    return (*rungs(), *(ablation for operator in operators.every() for ablation in operator.ablations))
 
 
 def find(name: str) -> Technique | None:
