@@ -182,8 +182,6 @@ class Technique:
     gate judges every launch by its numbers."""
     constant_strides: bool = False
     """The CUDA kernel is built for the row strides of packed tensors; others take a build of their own."""
-    seeds: tuple[str, ...] = ()
-    """Articles and steps that describe it."""
     shows: str = ""
     """What a line of its CUDA kernel says that an excerpt must hold, where the lines that changed most are not the
     technique."""

@@ -69,7 +69,7 @@ from dataclasses import fields
 
 from harness.catalog import techniques
 
-OWN = {"name", "idea", "builds_on", "builds_on_in", "also", "tile", "grid", "seeds", "shows"}
+OWN = {"name", "idea", "builds_on", "builds_on_in", "also", "tile", "grid", "shows"}
 for copy in techniques.rungs():
     if copy.idea == "what changes here":
         parent = techniques.parent(copy)

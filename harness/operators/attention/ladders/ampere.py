@@ -38,7 +38,6 @@ TECHNIQUES = LADDER.rungs(
             "triton": Tile.grid((32, 64), (16, 32), (1,), (4, 8)),
         },
         limits=(*PLAIN, ONE_STAGE, THREAD_MAP),
-        seeds=("000 step 1", "003 v1"),
     ),
     Technique(
         "vectorized_loads",
@@ -46,7 +45,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("scalar",),
         mma="fma",
         limits=(*PLAIN, ONE_STAGE, THREAD_MAP),
-        seeds=("000 step 2", "003 v6"),
     ),
     Technique(
         "wmma",
@@ -63,7 +61,6 @@ TECHNIQUES = LADDER.rungs(
             ONE_STAGE,
             Limit("cuda", "block_n must be 32 or 64", lambda problem, tile: tile.block_n not in (32, 64)),
         ),
-        seeds=("003 v3",),
     ),
     Technique(
         "mma_ldmatrix",
@@ -71,14 +68,12 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("wmma", "vectorized_loads", "scalar"),
         grid={"cuda": tuple(Tile(m, n, 1, m // 16) for m in (64, 128) for n in (32, 64, 128))},
         limits=MMA,
-        seeds=("000 step 3", "001 k01", "002 v1", "003 v7", "004 k1"),
     ),
     Technique(
         "register_softmax",
         "scores never leave registers: quad shuffles reduce rows, the C fragment of S is the A fragment of P",
         builds_on=("mma_ldmatrix",),
         limits=MMA,
-        seeds=("001", "003 v8", "004"),
     ),
     Technique(
         "direct_rescale",
@@ -86,7 +81,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("register_softmax",),
         grid={"gluon": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8))},
         limits=MMA,
-        seeds=("000", "001", "003 v9"),
     ),
     Technique(
         "split_warp_pairs",
@@ -102,14 +96,12 @@ TECHNIQUES = LADDER.rungs(
                 lambda problem, tile: tile.block_m != 8 * tile.warps or bool(tile.block_n % 16) or tile.block_n > 128,
             ),
         ),
-        seeds=("000", "003"),
     ),
     Technique(
         "padded_rows",
         "rows of shared memory 16 bytes further apart: the other cure for bank conflicts",
         builds_on=("direct_rescale",),
         limits=MMA,
-        seeds=("003",),
         shows="(HEAD_DIM + 8) * ELEMENT_BYTES",
     ),
     Technique(
@@ -117,7 +109,6 @@ TECHNIQUES = LADDER.rungs(
         "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
         builds_on=("direct_rescale",),
         limits=MMA,
-        seeds=("000 step 5", "001 k02", "002 v2"),
     ),
     Technique(
         "large_tile",
@@ -125,7 +116,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("xor_swizzle",),
         tile={64: Tile(64, 128), 128: Tile(64, 128)},
         limits=MMA,
-        seeds=("001 k02",),
     ),
     Technique(
         "cp_async_pipeline",
@@ -133,14 +123,12 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("large_tile",),
         grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
         limits=MMA,
-        seeds=("000 step 6", "001 k03", "002 v3", "004"),
     ),
     Technique(
         "ldmatrix_x4",
         "one ldmatrix.x4 feeds two mma, for K and (with .trans) for V",
         builds_on=("cp_async_pipeline",),
         limits=MMA,
-        seeds=("001 k04", "002 v4"),
     ),
     Technique(
         "exp2_softmax",
@@ -148,7 +136,6 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("ldmatrix_x4",),
         grid={"triton": Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8))},
         limits=MMA,
-        seeds=("001 k05",),
     ),
     Technique(
         "batched_m_tiles",
@@ -157,14 +144,12 @@ TECHNIQUES = LADDER.rungs(
         tile=TALL,
         grid={"cuda": tuple(Tile(m, n) for m in (64, 128) for n in (32, 64, 128))},
         limits=BATCHED,
-        seeds=("001 k06",),
     ),
     Technique(
         "fragment_double_buffer",
         "the next ldmatrix is issued before this mma: published as a regression",
         builds_on=("batched_m_tiles",),
         limits=BATCHED,
-        seeds=("001 k07", "004"),
     ),
     Technique(
         "asymmetric_kv_buffers",
@@ -180,21 +165,18 @@ TECHNIQUES = LADDER.rungs(
                 lambda problem, tile: problem.head_dim * tile.block_m > 128 * 16 * tile.warps,
             ),
         ),
-        seeds=("002 v5",),
     ),
     Technique(
         "l2_grid_order",
         "consecutive blocks share K and V: the grid walks the query tiles of a head first",
         builds_on=("batched_m_tiles",),
         limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
-        seeds=("004",),
     ),
     Technique(
         "staged_epilogue",
         "O through shared memory, stored 16 bytes a lane",
         builds_on=("l2_grid_order",),
         limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
-        seeds=("000", "001", "004"),
     ),
     Technique(
         "longest_first",
@@ -227,6 +209,5 @@ TECHNIQUES = LADDER.rungs(
         limits=(*GENERAL, ONE_STAGE),
         general=True,
         constant_strides=True,
-        seeds=("004",),
     ),
 )

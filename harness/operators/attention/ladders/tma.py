@@ -50,14 +50,12 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("exp2_softmax", "ldmatrix_x4", "cp_async_pipeline"),
         grid={"triton": Tile.grid((64, 128), (64, 128), (1, 2), (4, 8)), "triton_native": WGMMA_TILES},
         limits=MMA,
-        seeds=("000 step 4",),
     ),
     Technique(
         "tma_swizzle",
         "the 128-byte hardware swizzle; ldmatrix addresses follow it",
         builds_on=("tma_loads",),
         limits=MMA,
-        seeds=("000 step 5",),
         shows="DEVICE uint32_t tile_address",
     ),
     Technique(
@@ -67,7 +65,6 @@ TECHNIQUES = LADDER.rungs(
         tile={64: Tile(64, 128, 2), 128: Tile(64, 128, 2)},
         grid={"cuda": RING_TILES, "gluon": RING_TILES},
         limits=(*PLAIN, ROWS, COLUMNS, GLUON_ROWS, *RINGS),
-        seeds=("000 step 6",),
     ),
     Technique(
         "warp_specialized",
@@ -88,7 +85,6 @@ TECHNIQUES = LADDER.rungs(
                 lambda problem, tile: tile.warps == 4,
             ),
         ),
-        seeds=("000 step 7",),
     ),
     Technique(
         "lean_mbarrier_ring",
