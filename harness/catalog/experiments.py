@@ -34,14 +34,12 @@ def _files(of: tuple[str, ...]) -> Mapping[str, Path]:
 OfProblem = TypeVar("OfProblem")
 
 
-def distinct(
-    draw_one: Callable[[Callable[[], float]], OfProblem], count: int = 1000, seed: int = 2026
-) -> tuple[OfProblem, ...]:
-    """So many different problems of one that `draw_one` makes of random numbers from 0 to 1: by Random.random alone,
-    whose numbers are the same in every version of Python."""
-    draw = Random(seed).random
+def distinct(draw_one: Callable[[Callable[[], float]], OfProblem]) -> tuple[OfProblem, ...]:
+    """A thousand different problems, each of which `draw_one` makes of random numbers from 0 to 1: by Random.random
+    alone, whose numbers are the same in every version of Python."""
+    draw = Random(2026).random
     found: dict[OfProblem, None] = {}
-    while len(found) < count:
+    while len(found) < 1000:
         found[draw_one(draw)] = None
     return tuple(found)
 

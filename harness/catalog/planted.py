@@ -37,10 +37,10 @@ def read(path: Path) -> Bug:
     return Bug(path, " ".join(head.partition("\ntechnique:")[0].split()), **fields)
 
 
-def find(name: str, root: Path = ROOT) -> Bug:
+def find(name: str) -> Bug:
     """The bug of this name. Raises FileNotFoundError where there is none, and what `read` raises."""
-    return read(root / FOLDER / f"{name}.patch")
+    return read(ROOT / FOLDER / f"{name}.patch")
 
 
-def bugs(root: Path = ROOT) -> list[Bug]:
-    return [read(path) for path in sorted((root / FOLDER).glob("*.patch"))]
+def bugs() -> list[Bug]:
+    return [read(path) for path in sorted((ROOT / FOLDER).glob("*.patch"))]

@@ -77,14 +77,14 @@ def shown(backend: str, technique_path: str) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def series(backends: Iterable[str], technique_path: str, root: Path | None = None) -> list[str]:
+def series(backends: Iterable[str], technique_path: str) -> list[str]:
     """The backends, of those given, in which the technique is measured. CUDA and Triton always are, so that a missing
     file is an error. Gluon, TLX and a hatch are where they have a kernel; triton_native is not on the ladder of wgmma,
     where Triton is native already; an ablation is CUDA alone."""
     if "/ablations/" in technique_path:
         return [name for name in backends if name == "cuda"]
     without = {"triton_native"} if "/hopper/" in technique_path else set()
-    without |= {name for name in ("gluon", "tlx", "hatch") if not kernel_file(name, technique_path, root).is_file()}
+    without |= {name for name in ("gluon", "tlx", "hatch") if not kernel_file(name, technique_path).is_file()}
     return [name for name in backends if name.partition("@")[0] not in without]
 
 
@@ -113,9 +113,9 @@ def closure(top: Path, root: Path) -> list[Path]:
     return [top, *sorted(found - {top})]
 
 
-def is_persistent(technique_path: str, root: Path | None = None) -> bool:
+def is_persistent(technique_path: str) -> bool:
     """Whether a block of the CUDA kernel takes one tile after another, by the header that deals them out."""
-    return any(path.name == "persistent_tiles.cuh" for path in files("cuda", technique_path, root))
+    return any(path.name == "persistent_tiles.cuh" for path in files("cuda", technique_path))
 
 
 def source_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:

@@ -117,9 +117,9 @@ def additions(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:
     return vector("additions", "instructions", 512, {"FADD": 512}, beside, groups)
 
 
-def waiting_additions(beside: int | None = None, groups: int = 1) -> Roof:
-    """The warp waits after every step, which leaves its scheduler's slots to others."""
-    return vector("waiting_additions", "instructions", 512, {"FADD": 512}, beside, groups)
+def waiting_additions(beside: int | None = None) -> Roof:
+    """The one warp of a scheduler waits after every step, which leaves slots to others."""
+    return vector("waiting_additions", "instructions", 512, {"FADD": 512}, beside, groups=1)
 
 
 def multiply_adds(beside: int | None = None, groups: int = VECTOR_GROUPS) -> Roof:

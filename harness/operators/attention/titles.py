@@ -71,7 +71,6 @@ THEMES: dict[str, dict[str, str]] = {
         "device_print": "Print",
         "role_branch": "Code of some warps alone",
         "named_barriers": "Named barriers",
-        "three_consumers": "Three warpgroups that multiply",
         "producer_consumer": "Producer warpgroup",
         "three_warpgroups": "Three consumer warpgroups",
         "setmaxnreg_consumers": "Producer warps, more registers",
@@ -92,7 +91,6 @@ THEMES: dict[str, dict[str, str]] = {
         "lean_instructions": "Fewer instructions",
         "flagship": "Flagship",
         "thread_rescale": "Rescale by thread",
-        "fp8": "8-bit inputs",
     },
 }
 """Theme -> technique, a rung or a technique that has proofs alone -> its title."""
