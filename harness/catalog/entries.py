@@ -145,9 +145,16 @@ class Ladder:
 
     def rungs(self, *techniques: OfTechnique, **instead: Any) -> tuple[OfTechnique, ...]:
         """The techniques as rungs of this ladder: with its name, its operator and the fields of `every`, which replace
-        what an entry says itself. `instead`: other values of such fields, for these rungs."""
+        what an entry says itself. `instead`: other values of such fields, for these rungs. Raises ValueError for one
+        without limits, of which none before it is an ancestor either."""
         fields = {"operator": self.operator, "ladder": self.name, **self.every, **instead}
-        return tuple(replace(one, **fields) for one in techniques)
+        found: dict[str, OfTechnique] = {}
+        for one in techniques:
+            known = (found[name].limits for name in one.builds_on if name in found)
+            if (limits := next(known, None) if one.limits is None else one.limits) is None:
+                raise ValueError(f"{one.name}: got no limits, expected its own or an ancestor before it that has some")
+            found[one.name] = replace(one, limits=limits, **fields)
+        return tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,8 @@ class Technique:
     grid: dict[str, tuple[Tile, ...]] = field(default_factory=dict)
     """Tiles that `tune` tries beside the reference tile, by language; a grid not given is inherited. "triton_native"
     has what this series tries beyond those of "triton"."""
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Limit, ...] | None = None
+    """Which cells it declines; those of the nearest ancestor before it in the ladder where it does not say."""
     general: bool = False
     """Takes any length, any strides, and every size that the operator knows."""
     repeats: bool = True

@@ -14,8 +14,8 @@ from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 
-COPIED = ("mma", "limits", "general", "repeats", "constant_strides")
-"""Arguments of a parent's entry that hold for its copy; reference tiles and grids are inherited."""
+COPIED = ("mma", "general", "repeats", "constant_strides")
+"""Arguments of a parent's entry that hold for its copy; limits, reference tiles and grids are inherited."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,}")
 UNDESCRIBED = "not described yet"
 UNCHANGED = "changes nothing yet"

@@ -143,7 +143,7 @@ def unsupported(technique: Technique, backend: str, problem: Problem, tile: Tile
     names = {"*", language, f"{language}@{version or RELEASES[0]}"}
     if language != "cuda":
         names |= {"gluon", "triton"} if language in ("gluon", "tlx") else {"triton", "core_triton"}
-    for limit in technique.limits:
+    for limit in technique.limits or ():
         if limit.backend in names and limit.applies(problem, tile):
             return f"{limit.reason}; got tile {tile.slug}, problem {problem.slug}"
     return None

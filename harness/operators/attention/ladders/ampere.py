@@ -44,7 +44,6 @@ TECHNIQUES = LADDER.rungs(
         "16-byte accesses to global and shared memory",
         builds_on=("scalar",),
         mma="fma",
-        limits=(*PLAIN, ONE_STAGE, THREAD_MAP),
     ),
     Technique(
         "wmma",
@@ -73,14 +72,12 @@ TECHNIQUES = LADDER.rungs(
         "register_softmax",
         "scores never leave registers: quad shuffles reduce rows, the C fragment of S is the A fragment of P",
         builds_on=("mma_ldmatrix",),
-        limits=MMA,
     ),
     Technique(
         "direct_rescale",
         "the new row max comes first, so exp(S - new_max) needs no second multiply",
         builds_on=("register_softmax",),
         grid={"gluon": Tile.grid((64, 128), (32, 64, 128), (1,), (4, 8))},
-        limits=MMA,
     ),
     Technique(
         "split_warp_pairs",
@@ -101,41 +98,35 @@ TECHNIQUES = LADDER.rungs(
         "padded_rows",
         "rows of shared memory 16 bytes further apart: the other cure for bank conflicts",
         builds_on=("direct_rescale",),
-        limits=MMA,
         shows="(HEAD_DIM + 8) * ELEMENT_BYTES",
     ),
     Technique(
         "xor_swizzle",
         "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
         builds_on=("direct_rescale",),
-        limits=MMA,
     ),
     Technique(
         "large_tile",
         "the tile only: 128 keys an iteration instead of 64",
         builds_on=("xor_swizzle",),
         tile={64: Tile(64, 128), 128: Tile(64, 128)},
-        limits=MMA,
     ),
     Technique(
         "cp_async_pipeline",
         "copies by cp.async: V loads during Q K^T, the next K during P V",
         builds_on=("large_tile",),
         grid={"triton": (*Tile.grid((128,), (32, 64), (1, 2), (4, 8)), *Tile.grid((64,), (64, 128), (1, 2), (4,)))},
-        limits=MMA,
     ),
     Technique(
         "ldmatrix_x4",
         "one ldmatrix.x4 feeds two mma, for K and (with .trans) for V",
         builds_on=("cp_async_pipeline",),
-        limits=MMA,
     ),
     Technique(
         "exp2_softmax",
         "scale * log2(e) folded into one FFMA before MUFU.EX2",
         builds_on=("ldmatrix_x4",),
         grid={"triton": Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8))},
-        limits=MMA,
     ),
     Technique(
         "batched_m_tiles",
@@ -149,7 +140,6 @@ TECHNIQUES = LADDER.rungs(
         "fragment_double_buffer",
         "the next ldmatrix is issued before this mma: published as a regression",
         builds_on=("batched_m_tiles",),
-        limits=BATCHED,
     ),
     Technique(
         "asymmetric_kv_buffers",
@@ -176,7 +166,6 @@ TECHNIQUES = LADDER.rungs(
         "staged_epilogue",
         "O through shared memory, stored 16 bytes a lane",
         builds_on=("l2_grid_order",),
-        limits=(*ANY_GRID, *M_TILES, HEADS_IN_GRID),
     ),
     Technique(
         "longest_first",
@@ -188,7 +177,6 @@ TECHNIQUES = LADDER.rungs(
         "conditional_rescale",
         "O is rescaled only when some row max of the warp grew",
         builds_on=("longest_first",),
-        limits=(*ANY_GRID, *M_TILES),
     ),
     Technique(
         "general_shapes",
@@ -206,7 +194,6 @@ TECHNIQUES = LADDER.rungs(
             "triton": (*Tile.grid((128,), (32, 64), (1, 2, 3), (4, 8)), Tile(64, 64, 2), Tile(64, 128)),
             "triton_native": WGMMA_TILES,
         },
-        limits=(*GENERAL, ONE_STAGE),
         general=True,
         constant_strides=True,
     ),

@@ -67,13 +67,11 @@ TECHNIQUES = LADDER.rungs(
         "split_keys",
         "the keys are cut into parts, one block each, to occupy the whole GPU; a second kernel joins the parts",
         builds_on=("packed_heads",),
-        limits=LIMITS,
     ),
     Technique(
         "one_launch_join",
         "the last block of a tile joins its parts, in the same launch",
         builds_on=("split_keys",),
-        limits=LIMITS,
     ),
     Technique(
         "kv_rings",

@@ -187,7 +187,6 @@ TECHNIQUES = LADDER.rungs(
         "the tile only: 192 query rows, a third consumer warpgroup",
         builds_on=("producer_consumer",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 128, 2, 12)},
-        limits=(*LIMITS, TRITON_ROLES),
     ),
     Technique(
         "exp_lock",
@@ -207,7 +206,6 @@ TECHNIQUES = LADDER.rungs(
         "held_overlap",
         "the same order of products, but the exponentials come before the wait for P V in the machine code too",
         builds_on=("overlapped_softmax",),
-        limits=OVERLAPPED,
         shows="SharedMemory::passed, negative",
     ),
     Technique(
@@ -228,14 +226,12 @@ TECHNIQUES = LADDER.rungs(
         "the tile only: as many query rows or keys as the registers hold, which is no power of two",
         builds_on=("pingpong",),
         tile={64: Tile(192, 128, 2, 12), 128: Tile(192, 80, 2, 12), 256: Tile(128, 80, 2, 8)},
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "pinned_maxima",
         "the release of K depends on the row maxima, which holds them ahead of the wait for P V; each K is loaded "
         "ahead of the V of the iteration before",
         builds_on=("wide_tile", "pingpong"),
-        limits=(*OVERLAPPED, *TURNED),
         shows="lane == 0 && ordered",
     ),
     Technique(
@@ -248,26 +244,22 @@ TECHNIQUES = LADDER.rungs(
         "persistent",
         "one block per SM takes tile after tile from a counter; Q has two buffers",
         builds_on=("pinned_maxima",),
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "own_diagonal",
         "each consumer warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "lazy_rescale_wgmma",
         "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("persistent",),
-        limits=(*OVERLAPPED, *TURNED),
         shows="row_max[half] + SLACK",
     ),
     Technique(
         "early_rescale",
         "O is rescaled between issuing Q K^T and P V, while the tensor cores work on Q K^T",
         builds_on=("lazy_rescale_wgmma",),
-        limits=(*OVERLAPPED, *TURNED),
         shows="    rescale_o();",
     ),
     Technique(
@@ -275,27 +267,23 @@ TECHNIQUES = LADDER.rungs(
         "three-input integer maxima of the rows, with a voted fallback where all of a lane's scores are negative",
         builds_on=("persistent",),
         builds_on_in={"triton": "wgmma"},
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "fused_switch",
         "the first Q K^T of the next tile of queries is issued with the last P V of this one",
         builds_on=("persistent",),
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "tma_store",
         "O leaves by TMA: each warp stages its rows by stmatrix and goes on to its next tile",
         builds_on=("persistent",),
         builds_on_in={"triton": "head_by_head"},
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "head_by_head",
         "tiles are dealt out head after head: those that share K and V are worked on at the same time",
         builds_on=("tma_store",),
         builds_on_in={"triton": "wgmma"},
-        limits=(*OVERLAPPED, *TURNED),
     ),
     Technique(
         "flagship",
@@ -310,7 +298,6 @@ TECHNIQUES = LADDER.rungs(
         "thread_rescale",
         "each thread decides by itself whether it rescales its part of O, without a vote",
         builds_on=("flagship",),
-        limits=FLAGSHIP_LIMITS,
         shows="WhenOwnOutgrown",
     ),
 )

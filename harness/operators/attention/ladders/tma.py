@@ -55,7 +55,6 @@ TECHNIQUES = LADDER.rungs(
         "tma_swizzle",
         "the 128-byte hardware swizzle; ldmatrix addresses follow it",
         builds_on=("tma_loads",),
-        limits=MMA,
         shows="DEVICE uint32_t tile_address",
     ),
     Technique(
@@ -113,7 +112,6 @@ TECHNIQUES = LADDER.rungs(
         "lazy_rescale",
         "O is rescaled only when an exponential relative to the row maximum in use would exceed 4",
         builds_on=("lean_mbarrier_ring",),
-        limits=(*GENERAL, RING),
         general=True,
     ),
     Technique(
@@ -164,7 +162,6 @@ TECHNIQUES = LADDER.rungs(
         "lazy_scores_in_flight",
         "the lazy rescale with the scores of two tiles in flight",
         builds_on=("scores_in_flight", "lazy_consumers"),
-        limits=(*GENERAL, RING, TWO_WARPGROUPS),
         general=True,
     ),
 )

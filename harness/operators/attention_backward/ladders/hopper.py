@@ -45,14 +45,12 @@ WITH_MMA_SYNC = LADDER.rungs(
         "one_kernel",
         "five products instead of seven: a tile of keys also adds its part of dQ, atomically, in fp32",
         builds_on=("two_kernels",),
-        limits=MMA,
         repeats=False,
     ),
     Technique(
         "vector_atomics",
         "dQ is added 16 bytes at a time: lanes exchange two numbers for it",
         builds_on=("one_kernel",),
-        limits=MMA,
         repeats=False,
     ),
     mma="mma_sync",
@@ -89,7 +87,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "producer_consumer",
         "one thread loads ahead of the warpgroups that multiply, which get the producer's registers",
         builds_on=("transposed_scores",),
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, SHARED_MEMORY),
         repeats=False,
     ),
     Technique(
@@ -104,7 +101,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "overlapped",
         "products in flight under the arithmetic: dP under P, dV under dS, dK while dQ is stored",
         builds_on=("bulk_reduce",),
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         repeats=False,
     ),
     Technique(
@@ -126,14 +122,12 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "the mask is a branch that whole tiles do not take, and that keeps the exponentials under dP",
         builds_on=("overlapped",),
         builds_on_in={"triton": "bulk_reduce"},
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         repeats=False,
     ),
     Technique(
         "longest_first",
         "blocks stay and take tiles of keys from a counter, longest first: K and V come while dK and dV are stored",
         builds_on=("mask_apart",),
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER, *GLUON),
         repeats=False,
     ),
     Technique(
@@ -147,7 +141,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "next_tile",
         "the next keys and queries come before the last products end, and dK and dV leave 16 bytes at a time",
         builds_on=("descending",),
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
         repeats=False,
     ),
     Technique(
@@ -162,7 +155,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "blocks add to a tile of dQ in the order in which they reach it anyway: every run gives the same bits",
         builds_on=("next_tile",),
         builds_on_in={"triton": "mask_apart"},
-        limits=(*GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
     ),
     Technique(
         "loads_first",
@@ -191,7 +183,6 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         "half_steps",
         "a step goes through its queries in two halves: products of one run under the exponentials of the other",
         builds_on=("paired_tiles",),
-        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, RING, DQ_BUFFER),
         repeats=False,
     ),
 )

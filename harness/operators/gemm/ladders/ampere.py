@@ -56,7 +56,6 @@ TECHNIQUES = LADDER.rungs(
         "16-byte accesses to global and to shared memory, where tiles lie transposed and in fp32",
         builds_on=("register_tiled",),
         mma="fma",
-        limits=(*PLAIN, ONE_STAGE, EIGHT_BY_EIGHT),
     ),
     Technique(
         "mma_ldmatrix",
@@ -74,7 +73,6 @@ TECHNIQUES = LADDER.rungs(
         "xor_swizzle",
         "shared-memory columns permuted by XOR with the row: ldmatrix without bank conflicts",
         builds_on=("mma_ldmatrix",),
-        limits=(*MMA, ONE_STAGE),
     ),
     Technique(
         "cp_async_pipeline",
@@ -92,6 +90,5 @@ TECHNIQUES = LADDER.rungs(
         "l2_grid_order",
         "blocks go down groups of eight rows of tiles, so that those that run together share A and B in L2",
         builds_on=("cp_async_pipeline",),
-        limits=(*MMA, RING),
     ),
 )

@@ -52,7 +52,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         "mbarrier_ring",
         "full and empty mbarriers in place of the block's barrier: warps drift apart",
         builds_on=("tma_swizzle",),
-        limits=WARPGROUPS,
     ),
     Technique(
         "producer_consumer",
@@ -64,14 +63,12 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
             "cuda": Tile.grid((64, 128), (128, 192, 256), (3, 4, 5, 6), (4, 8)),
             "gluon": Tile.grid((64, 128, 256), (64, 128, 256), (3, 4, 5, 6), (4, 8)),
         },
-        limits=WARPGROUPS,
     ),
     Technique(
         "evict_first",
         "few rows read B once: L2 is told to evict it first, and need not write back what others left",
         builds_on=("producer_consumer",),
         builds_on_in={"triton": "tma_swizzle"},
-        limits=WARPGROUPS,
     ),
     Technique(
         "two_consumers",
@@ -79,7 +76,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         builds_on=("producer_consumer",),
         also=("tile",),
         tile={0: Tile(128, 256, 3, 8)},
-        limits=WARPGROUPS,
     ),
     Technique(
         "persistent",
@@ -94,7 +90,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
                 *Tile.grid((64,), (128, 256), (4,), (4,)),
             )
         },
-        limits=WARPGROUPS,
     ),
     Technique(
         "either_major",
@@ -124,19 +119,16 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         "square_waves",
         "tiles are taken in groups so high that those of one wave cover a square of C",
         builds_on=("tma_store_epilogue",),
-        limits=STAGED,
     ),
     Technique(
         "hilbert_order",
         "tiles are taken along a Hilbert curve: those in flight are neighbours, whatever the shape of C",
         builds_on=("tma_store_epilogue",),
-        limits=STAGED,
     ),
     Technique(
         "trailing_store",
         "C of a tile is packed to 16 bits and stored under the products of the next one",
         builds_on=("square_waves",),
-        limits=STAGED,
     ),
     Technique(
         "cluster_multicast",
@@ -162,7 +154,6 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         also=("stages",),
         tile={0: Tile(128, 256, 4, 8)},
         grid={"triton": (*Tile.grid((64, 128), (128,), (4, 5, 6), (4,)), *Tile.grid((128,), (256,), (3, 4), (8,)))},
-        limits=WARPGROUPS,
     ),
     Technique(
         "small_m",
