@@ -279,16 +279,10 @@ def limits(found: DataFrame, one_board: bool) -> Limits | None:
     anchored, alone = found[found.anchors.notna()], found[found.anchors.isna()]
     if len(anchored) < FEWEST_PAIRS:
         return None
-    level = 1 - FALSE[one_board] / 2
 
     def limit(values: Array, weight: Array) -> float:
-        """As np.quantile with weights, which sorts all sizes: this sorts the largest eighth, if that has it."""
-        size, above = np.abs(values), (1 - level) * weight.sum()
-        largest = size >= np.partition(size, -len(size) // 8)[-len(size) // 8]
-        largest |= weight[largest].sum() <= above
-        size, weight = size[largest], weight[largest]
-        order = np.argsort(-size)
-        return float(size[order[np.searchsorted(np.cumsum(weight[order]), above, side="right")]])
+        level = 1 - FALSE[one_board] / 2
+        return float(np.quantile(np.abs(values), level, weights=weight, method="inverted_cdf"))
 
     time, anchors, weight = (anchored[name].to_numpy() for name in ("time", "anchors", "weight"))
     usual = limit(time, weight)
