@@ -39,7 +39,7 @@ def of_each_series(folder: Path, arch: str | None, problem: Problem) -> list[Run
 
 def of_table(timing: DataFrame, problem: Problem) -> list[Rung]:
     """Every rung in its fastest language, best first, on the timed problem of the same cell that is nearest."""
-    rungs = {technique.name for technique in techniques.TECHNIQUES if technique.operator == problem.operator}
+    rungs = [technique.name for technique in operators.of(problem).techniques]
     timed = timing[(timing.purpose == "timing") & (timing.status == "passed") & timing.technique.isin(rungs)]
     timed = timed[~timed.backend.isin(techniques.AS_CUBINS)]  # of which no cubin need be here
     problems = {slug: operators.parse(slug, problem.operator) for slug in timed.problem.unique()}
