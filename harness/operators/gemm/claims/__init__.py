@@ -5,7 +5,7 @@ swizzle that a box's width chooses, TMA stores, flags between programs.
 """
 
 from harness.expressibility.claims import Claim, Detector, Proof, by_pair, forms, in_triton, inherited
-from harness.operators.gemm.claims.twin import Twin
+from harness.operators.gemm.claims.twin import Ordered, Twin
 
 INITIALIZED_AGAIN = Detector("sass", r"SYNCS\.EXCH\S*", in_loop=True)
 STORED_LATER = Detector(
@@ -23,7 +23,13 @@ ONE_IN_FLIGHT = Detector("ptx", r"wgmma\.wait_group\.sync\.aligned\s+1")
 HALF_A_BUFFER = Detector("facts", r"shared 180\d\d\d")
 CUT = Detector("ptx", r"cp\.async\.bulk\.tensor\.[34]d\.global\S*")
 """A TMA store with a coordinate more than a matrix has dimensions."""
+TRANSPOSED = Detector("sass", r"HGMMA\S* .*\.tnspA\.tnspB")
+COPIED = Detector("ttgir", r"ttg\.local_alloc %")
 STORES = Detector("sass", r"UTMASTG\S*", least=4)
+
+
+def _orders(backend: str) -> tuple[Ordered, Ordered]:
+    return Ordered("either_major", backend, contiguous="mn"), Ordered("either_major", backend, contiguous="kk")
 
 
 _OWN = (
@@ -131,11 +137,54 @@ _OWN = (
         CUT,
         "ragged",
     ),
+    in_triton(
+        "either_major",
+        "hint",
+        "The source multiplies `.T` of a loaded block. The compiler decides whether wgmma reads the block as it lies: "
+        "it does where elements have 16 bits, and makes a transposed copy where they have 32.",
+        Proof(
+            "transposed view",
+            "wgmma transposes both operands with m and n contiguous, none with k contiguous.",
+            *_orders("triton"),
+            TRANSPOSED,
+        ),
+        Proof(
+            "transposed copy",
+            "A block of 32-bit elements is stored in shared memory again, one of 16-bit elements is not.",
+            *forms("transposed", "32 bits", "16 bits"),
+            COPIED,
+            obtained=False,
+        ),
+        word=r"\.T\b",
+    ),
+    by_pair(
+        "either_major",
+        "gluon",
+        "`permute` makes another view of a buffer in shared memory. wgmma takes either.",
+        *_orders("gluon"),
+        TRANSPOSED,
+        "permute",
+    ),
 )
 
 CLAIMS = (
     *_OWN,
-    *inherited(_OWN),
+    *inherited(_OWN, own=("either_major",)),
+    by_pair(
+        "either_major",
+        "tlx",
+        "`local_trans` makes another view of a buffer in shared memory. `async_dot` takes either.",
+        *forms("transposed_tlx", "m and n contiguous", "k contiguous", dialect="tlx"),
+        TRANSPOSED,
+        "local_trans",
+    ),
+    by_pair(
+        "either_major",
+        "cuda",
+        "wgmma has a bit for each operand in shared memory, and the descriptor says how far the next rows are.",
+        *_orders("cuda"),
+        TRANSPOSED,
+    ),
     by_pair(
         "flattened_tiles",
         "cuda",
@@ -174,6 +223,7 @@ OF_RIVALS: tuple[Claim, ...] = ()
 ASKED: dict[str, str] = {}
 
 EXTRA = {
+    "either_major": "operands with m or n contiguous in shared memory, which wgmma reads as they lie",
     "flattened_tiles": "one pipeline over the steps of all tiles of C",
     "products_in_flight": "products of a step issued before those of the step before are waited for",
     "store_cut_at_a_row": "a TMA store that ends at a row that the device alone knows",
