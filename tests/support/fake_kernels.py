@@ -24,6 +24,7 @@ def attend(q, k, v, o, lse, *, scale, causal):
 
 
 def zeros(q, k, v, o, lse, *, scale, causal):
+    time.sleep(0.01)
     o.zero_()
     lse.zero_()
 

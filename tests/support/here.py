@@ -1,13 +1,17 @@
 """A worker without a process: what the runner asks for is done at once, here. For tests of the runner's decisions; a
 process takes seconds to start."""
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.measure import process, service
+import pytest
+
+from harness.measure import gate, process, service, session, timing
 from harness.measure.worker import Failed, Worker
+from tests.support import fake_kernels
 
 
 class Here(Worker):
@@ -44,3 +48,17 @@ class Here(Worker):
     def kill(self) -> None:
         self._service.end_isolation()
         self._connection.closed = True
+
+
+def work_here(patch: pytest.MonkeyPatch) -> None:
+    """A run has no process but this one, and a clock that only the sleep of fake kernels moves, each time by a little
+    more than it says: nobody waits, and a busy machine makes nothing slower."""
+    passed, more = [0.0], itertools.count(1)
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds * (1 + 1e-6 * next(more))
+
+    patch.setattr(session, "Worker", Here)
+    clock = SimpleNamespace(perf_counter=lambda: passed[0], monotonic=lambda: passed[0], sleep=sleep)
+    for module in (fake_kernels, gate, process, timing):
+        patch.setattr(module, "time", clock)

@@ -23,13 +23,13 @@ from harness.catalog import techniques, tiles
 from harness.catalog.cases import of_experiment
 from harness.catalog.entries import NamedExperiment, Technique, Tile
 from harness.machine import environment
-from harness.measure import groups, process, runner, session, sharing, worker
+from harness.measure import groups, process, runner, sharing, worker
 from harness.measure.worker import Deadlines, GateOptions, Worker
 from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final
-from tests.support.here import Here
+from tests.support.here import work_here
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ def run(path: Path, what: NamedExperiment, *, processes: bool = False, **options
 
     with pytest.MonkeyPatch.context() as patch:
         if not processes:
-            patch.setattr(session, "Worker", Here)
+            work_here(patch)
         if defaults["deadlines"] is options.get("deadlines", DEADLINES):
             patch.setattr(worker, "Connection", Patient)
         return runner.run(what, path=path, **{**defaults, **options})

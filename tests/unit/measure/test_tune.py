@@ -17,6 +17,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.gemm.problem import Problem as Product
 from harness.rows import results
 from tests.support import fake_kernels
+from tests.support.here import work_here
 
 pytestmark = pytest.mark.slow
 
@@ -172,14 +173,19 @@ def fakes() -> Iterator[None]:
         yield
 
 
-def test_a_tile_near_the_fastest_is_timed_too(fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def here(fakes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    work_here(monkeypatch)
+
+
+def test_a_tile_near_the_fastest_is_timed_too(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "NEAR", 5.0)
     tuned(("paced",), tmp_path / "tune.jsonl")
     timed = [row for row in results.read(tmp_path / "tune.jsonl") if row.get("samples_ms")]
     assert sorted(row["tile"]["block_n"] for row in timed) == [20, 40, 60, 80]
 
 
-def test_the_fastest_samples_are_timed_and_same_programs_inherit(fakes: None, tmp_path: Path) -> None:
+def test_the_fastest_samples_are_timed_and_same_programs_inherit(here: None, tmp_path: Path) -> None:
     names = ("paced", "paced_again", "right")  # paced_once_more runs the program too, and declines the tile
     path = tmp_path / "tune.jsonl"
     table = tuned(names, path)
@@ -216,7 +222,7 @@ def test_each_cell_gives_one_row(fakes: None, tmp_path: Path) -> None:
 
 
 def test_a_fast_tile_that_is_wrong_leaves_its_place_to_another(
-    fakes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_WRONG", "20,40")
     table = tuned(("paced",), tmp_path / "tune.jsonl")
