@@ -30,6 +30,7 @@ from harness.operators.attention import gap as ledger
 from harness.operators.attention import inputs
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.problem import Problem
+from harness.operators.attention_backward import prices
 from harness.setup import doctor
 from tests.support import chosen, proven
 from tests.support.cpu_run import in_turn
@@ -101,6 +102,11 @@ def test_every_file_of_the_folder_is_in_the_registry(operator: str) -> None:
 
 
 OF_GRADIENTS = operators.get("attention_backward").ablations
+
+
+def test_each_is_timed_for_a_term_of_the_gap_or_as_a_variant() -> None:
+    assert {one.name for one in ABLATIONS} <= {name for name, _, _ in TIMED}
+    assert {one.name for one in OF_GRADIENTS} <= {*prices.kernels()}
 
 
 @pytest.mark.parametrize(
