@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 import torch
 
-from cuda_kernels.cpu_library import Library
 from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
 from harness.catalog.techniques import reference_tile
@@ -32,15 +31,15 @@ IN_PARTS = (
 
 
 @cache
-def libraries(name: str) -> dict[Problem, Library]:
-    return together.of_problems(name, IN_PARTS)
+def libraries() -> together.Libraries:
+    return together.of_cells(product(NAMES, IN_PARTS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", IN_PARTS, ids=lambda problem: problem.slug)
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_are_joined_in_any_order_of_blocks(name: str, problem: Problem) -> None:
-    library = libraries(name)[problem]
+    library = libraries()[name, problem]
     for seed in range(3):
         found = cpu_run.run(name, problem, library=library, seed=seed)
         assert found.diagnosis == ""
@@ -54,7 +53,7 @@ def test_both_languages_cut_the_keys_into_as_many_parts() -> None:
     """On as many multiprocessors as the CPU runtime has: one wave of blocks, and several."""
     problem = replace(IN_PARTS[1], batch=1, heads=4)
     tile = reference_tile(TECHNIQUES[-1], 128)
-    library, found = libraries("flagship_decode")[IN_PARTS[1]], []
+    library, found = libraries()["flagship_decode", IN_PARTS[1]], []
     for batch, seq_q, seq_kv in product((1, 2, 3, 4, 5, 7, 40, 2000), (1, 5), (1, 128, 129, 1100, 5000)):
         one = replace(problem, batch=batch, seq_q=seq_q, seq_kv=seq_kv)
         rows = batch * 4 * seq_q
@@ -77,7 +76,7 @@ def test_scores_without_a_number_give_what_softmax_gives(name: str) -> None:
     q[..., -1] = 1
     q[0, 1, 0, 3] = torch.nan
     o, lse = torch.empty_like(q), torch.empty(1, 4, 1)
-    library = libraries(name)[IN_PARTS[0]]
+    library = libraries()[name, IN_PARTS[0]]
     library.configure()
     for all_hidden in (False, True):
         if all_hidden:

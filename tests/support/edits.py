@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
@@ -42,7 +41,9 @@ class Edit:
 
 
 def of(table: Table, usual: Any) -> list[Edit]:
-    return [Edit(*of_file, *row[:4], *(row[4:] or [usual])) for of_file, rows in table.items() for row in rows]
+    """Those of a problem follow each other, for the gate, which keeps the answers to one."""
+    found = [Edit(*of_file, *row[:4], *(row[4:] or [usual])) for of_file, rows in table.items() for row in rows]
+    return sorted(found, key=lambda edit: edit.problem.slug)
 
 
 def as_they_are(edits: Sequence[Edit], usual: Any) -> list[Any]:
@@ -52,32 +53,33 @@ def as_they_are(edits: Sequence[Edit], usual: Any) -> list[Any]:
     return [pytest.param(*cell, id=f"{cell[0]}-{cell[1].slug}") for cell in cells]
 
 
-@cache
-def _built(edits: tuple[Edit, ...]) -> dict[str, Library]:
-    """The kernel with each of these edits by name, and "" without any."""
-    technique, problem = edits[0].technique, edits[0].problem
-    reads = [together.as_it_is, *(edit.read for edit in edits)]
-    libraries = together.build([(technique, problem, read) for read in reads])
-    return dict(zip(["", *(edit.name for edit in edits)], libraries, strict=True))
+Libraries = dict[Any, Library]
+"""By what a test has as parameters: an edit, or a technique and a problem."""
+
+
+def asked(request: pytest.FixtureRequest) -> Libraries:
+    """Of all selected tests of the file that use this fixture, of one build."""
+    kernels: dict[Any, together.Kernel] = {}
+    for one in together.parameters(request):
+        if wrong := one.get("wrong"):
+            kernels[wrong] = wrong.technique, wrong.problem, wrong.read
+        else:
+            cell = one["technique"], one["problem"]
+            kernels[cell] = *cell, together.as_it_is
+    return dict(zip(kernels, together.build([*kernels.values()]), strict=True))
 
 
 def names(
-    edits: Sequence[Edit],
-    technique: str,
-    problem: Any,
-    name: str,
-    distributions: Sequence[str],
-    gates: Sequence[Sequence[int]],
+    library: Library, technique: str, problem: Any, distributions: Sequence[str], gates: Sequence[Sequence[int]]
 ) -> Iterator[set[str]]:
-    """Those by which each gate catches the kernel with the edit of this name; an empty set where it passes. `gates`:
-    for each the seeds of the scheduler that its launches take in turn. All edits of a kernel are built at once.
+    """Those by which each gate catches a kernel; an empty set where it passes. `gates`: for each the seeds of the
+    scheduler that its launches take in turn.
 
     Tensors of one gate are kept, or the next one's might lie where they lay."""
-    together_built = tuple(edit for edit in edits if (edit.technique, edit.problem) == (technique, problem))
-    loaded, kept = _built(together_built)[name], []
+    kept = []
     may_vary = not techniques.at(technique, problem).repeats
     for seeds in gates:
-        launch = cpu_run.launcher(loaded, problem, *seeds)
+        launch = cpu_run.launcher(library, problem, *seeds)
 
         def keeping(tensors: Any, scalars: Any, launch: Any = launch) -> None:
             kept.append(dict(tensors))

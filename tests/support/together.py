@@ -2,12 +2,14 @@
 build, and another kernel, or the same with an edit, a tenth of it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cuda_kernels import cpu_build
+import pytest
+
+from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import operators
 from harness.catalog import techniques
@@ -17,10 +19,18 @@ LAUNCH = 'extern "C" __attribute__((visibility("default"))) int launch() { retur
 """Without one a file is no kernel."""
 Read = Callable[[str], str | None]
 """The text of a file of cuda_kernels; None where it is not an operator's."""
+Kernel = tuple[str, Any, Read]
+"""Technique, problem, sources."""
+Libraries = dict[tuple[str, Any], Library]
+"""By technique and problem."""
 
 
 def of(root: Path) -> Read:
-    return lambda file: (root / file).read_text() if (root / file).is_file() and not file.startswith("ptx/") else None
+    def read(file: str) -> str | None:
+        path = patched.kernel_file(file.removesuffix(".cu"), root) if file.endswith(".cu") else root / file
+        return path.read_text() if path.is_file() and not file.startswith("ptx/") else None
+
+    return read
 
 
 as_it_is = of(cpu_build.HERE)
@@ -43,7 +53,7 @@ def whole(file: str, read: Read, name: str) -> str:
     return "\n".join(lines)
 
 
-def build(kernels: Sequence[tuple[str, Any, Read]]) -> list[Library]:
+def build(kernels: Sequence[Kernel]) -> list[Library]:
     """The library of each technique for its problem at its reference tile, of these sources: all of one build."""
     texts, lines = [], []
     for number, (technique, problem, read) in enumerate(kernels):
@@ -64,9 +74,21 @@ def build(kernels: Sequence[tuple[str, Any, Read]]) -> list[Library]:
     return [_of_copy(path, number) for number in range(len(texts))]
 
 
-def of_problems(technique: str, problems: Sequence[Any]) -> dict[Any, Library]:
-    """The technique as it is, for each of these problems."""
-    return dict(zip(problems, build([(technique, one, as_it_is) for one in problems]), strict=True))
+def of_cells(cells: Iterable[tuple[str, Any]]) -> Libraries:
+    """Each technique for its problem, as it is."""
+    distinct = list(dict.fromkeys(cells))
+    return dict(zip(distinct, build([(*cell, as_it_is) for cell in distinct]), strict=True))
+
+
+def parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Those of every selected test of the file that uses this fixture."""
+    items = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    return [item.callspec.params for item in items if request.fixturename in item.fixturenames]  # type: ignore[attr-defined]
+
+
+def asked(request: pytest.FixtureRequest) -> Libraries:
+    """Of the tests' parameters `name` and `problem`."""
+    return of_cells((one["name"], one["problem"]) for one in parameters(request))
 
 
 def _of_copy(path: Path, number: int) -> Library:

@@ -1,4 +1,5 @@
-"""Every rung of attention's backward pass is right on a CPU, and what it states of its bits holds on a GPU.
+"""Every rung and ablation of attention's backward pass is right on a CPU, and what a rung states of its bits holds on a
+GPU.
 
 `make test` runs all of them on lengths that no tile divides; on whole tiles those that no GPU has passed as they are
 now, and five of the others, by the commit.
@@ -10,15 +11,14 @@ from typing import Any
 
 import pytest
 
+from cuda_kernels.cpu_library import Library
 from harness import build, operators
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Technique
 from harness.measure import arenas, gate
 from harness.operators.attention_backward.problem import Problem
-from tests.support import chosen, cpu_run, proven
-
-pytestmark = pytest.mark.spread
+from tests.support import chosen, cpu_run, proven, together
 
 BACKWARD = operators.get("attention_backward")
 CAUSAL = Problem(1, 2, 1, 456, 200, 64, "fp16", True, "bshd")
@@ -27,14 +27,17 @@ WIDE = Problem(1, 1, 1, 128, 256, 128)
 LARGE = Problem.square(1, 4, 4096, 64)
 """32 tiles of keys add to each row of dQ."""
 DISTRIBUTIONS = ("shifted", "negative_scores")
-PROBLEMS = [(technique.name, problem) for technique in BACKWARD.techniques for problem in (CAUSAL, WIDE)]
+PROBLEMS = [(one.name, problem) for problem in (CAUSAL, WIDE) for one in (*BACKWARD.techniques, *BACKWARD.ablations)]
+
+
+libraries = pytest.fixture(scope="module")(together.asked)
 
 
 def is_right(
-    name: str, problem: Problem, distributions: tuple[str, ...] = DISTRIBUTIONS, seeds: Sequence[int] = range(4)
+    library: Library, problem: Problem, distributions: tuple[str, ...] = DISTRIBUTIONS, seeds: Sequence[int] = range(4)
 ) -> None:
     """`seeds` of the scheduler take turns."""
-    launch = cpu_run.launcher(cpu_run.build(name, problem), problem, *seeds)
+    launch = cpu_run.launcher(library, problem, *seeds)
     options: dict[str, Any] = {"device": "cpu", "repeats": 1, "padded": True, "may_vary": True}
     found = gate.gate(launch, problem, distributions=distributions, **options)
     assert found.passed, (problem.slug, found.reason)
@@ -46,26 +49,27 @@ def is_gated(one: tuple[str, Problem]) -> bool:
 
 
 @pytest.mark.parametrize(("name", "problem"), chosen.params(PROBLEMS, is_gated, 5))
-def test_a_cuda_twin_is_right_on_a_cpu(name: str, problem: Problem) -> None:
-    is_right(name, problem)
+def test_a_cuda_twin_is_right_on_a_cpu(name: str, problem: Problem, libraries: together.Libraries) -> None:
+    is_right(libraries[name, problem], problem)
 
 
 def test_the_first_random_problems_are_right_on_a_cpu() -> None:
     """Their lengths cut to what a CPU takes; one dtype, head_dim and mask, which are a build."""
     experiment = experiments.load("attention_backward/random_problems")
     of_a_build = [one for one in experiment.problems if (one.head_dim, one.dtype, one.causal) == (64, "fp16", True)]
+    library = cpu_run.build(experiment.techniques[0], of_a_build[0])
     for number, one in enumerate(of_a_build[:8]):
         problem = replace(one, batch=1, seq_q=1 + one.seq_q % 200, seq_kv=1 + one.seq_kv % 200)
-        is_right(experiment.techniques[0], problem, ("negative_scores",), (number,))
+        is_right(library, problem, ("negative_scores",), (number,))
 
 
 SHARED = (Problem(1, 1, 1, 1024, 128, 64, "fp16"), Problem(1, 2, 1, 1000, 200, 64, "fp16", True, "bshd"))
 """Fewer tiles of keys than multiprocessors, and enough queries for two blocks or more to share one."""
 
 
-@pytest.mark.parametrize("problem", SHARED, ids=lambda problem: problem.slug)
-def test_shared_tiles_of_keys_are_right_on_a_cpu(problem: Problem) -> None:
-    is_right("flagship", problem, ("shifted",))
+@pytest.mark.parametrize(("name", "problem"), [("flagship", one) for one in SHARED], ids=["full", "causal"])
+def test_shared_tiles_of_keys_are_right_on_a_cpu(name: str, problem: Problem, libraries: together.Libraries) -> None:
+    is_right(libraries[name, problem], problem, ("shifted",))
 
 
 @pytest.mark.gpu

@@ -9,8 +9,6 @@ from tests.kernels.attention_backward.test_rungs import CAUSAL
 from tests.support import edits
 from tests.support.edits import Edit
 
-pytestmark = pytest.mark.spread
-
 GROUPED = Problem(1, 2, 1, 128, 128, 64, "fp16")
 RAGGED = Problem(1, 1, 1, 100, 100, 64, "fp16")
 STORED = Problem(1, 2, 1, 512, 512, 64, "fp16", True)
@@ -186,10 +184,14 @@ NUMBERS = ("finite", "max_error")
 """What the gate finds. Everything else is a diagnosis."""
 
 
+libraries = pytest.fixture(scope="module")(edits.asked)
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
-def test_it_is_caught(wrong: Edit) -> None:
+def test_it_is_caught(wrong: Edit, libraries: edits.Libraries) -> None:
     """Wrong numbers by the first seed of the scheduler, with no diagnosis beside them; a diagnosis by one of three."""
-    names = edits.names(WRONG, wrong.technique, wrong.problem, wrong.name, (wrong.distribution,), ((0,), (1,), (2,)))
+    library, gates = libraries[wrong], ((0,), (1,), (2,))
+    names = edits.names(library, wrong.technique, wrong.problem, (wrong.distribution,), gates)
     if wrong.caught in NUMBERS:
         assert next(names) == {wrong.caught}
     else:
@@ -197,6 +199,6 @@ def test_it_is_caught(wrong: Edit) -> None:
 
 
 @pytest.mark.parametrize(("technique", "problem"), edits.as_they_are(WRONG, CAUSAL))
-def test_the_right_ones_pass(technique: str, problem: Problem) -> None:
-    names = edits.names(WRONG, technique, problem, "", ("normal", "negative_scores"), (range(4),))
-    assert [*names] == [set()]
+def test_the_right_ones_pass(technique: str, problem: Problem, libraries: edits.Libraries) -> None:
+    distributions = "normal", "negative_scores"
+    assert [*edits.names(libraries[technique, problem], technique, problem, distributions, (range(4),))] == [set()]

@@ -23,8 +23,6 @@ from harness.measure import gate
 from harness.operators.gemm.problem import Problem
 from tests.support import children, chosen, cpu_run, proven, together
 
-pytestmark = pytest.mark.spread
-
 RUNGS = operators.get("gemm").techniques
 WHOLE = Problem(128, 256, 448, "fp16")
 """Seven steps of the main loop: a ring of five buffers wraps."""
@@ -42,6 +40,9 @@ BY_ELEMENT = {
 }
 """A thread has one element of C, and loads each factor by itself: tiles of 32 x 32, no ring, and slow on a CPU."""
 WHOLE_TILES = {WHOLE, *(whole for whole, _ in BY_ELEMENT.values())}
+GROUPS = (Problem(300, 136, 136, "bf16", groups=9), Problem(40, 264, 72, "fp16", out="fp32", groups=16))
+"""One group with more rows than a tile has, and many with a few."""
+FURTHER = {"either_major": MAJORS, "grouped": (ONE_STEP, *GROUPS)}
 
 
 def case(technique: Technique, backend: str, problem: Problem) -> Case:
@@ -51,13 +52,15 @@ def case(technique: Technique, backend: str, problem: Problem) -> Case:
 
 def problems(technique: Technique) -> tuple[Problem, ...]:
     two = BY_ELEMENT.get(technique.name, (WHOLE, RAGGED if technique.general else SEVERAL))
-    return (*two, *(MAJORS if technique.name == "either_major" else (ONE_STEP,) * technique.general))
+    return (*two, *FURTHER.get(technique.name, (ONE_STEP,) * technique.general))
 
 
 def cells(backend: str) -> list[tuple[str, Problem]]:
-    """Rungs that are no other rung's program, each on its problems."""
+    """Rungs that are no other rung's program, each on its problems. Those of a problem follow each other, for the gate,
+    which keeps the answers to one."""
     distinct = [one for one in RUNGS if sources.same_program(one.path, backend) is None]
-    return [(one.name, problem) for one in distinct for problem in problems(one)]
+    found = [(one.name, problem) for one in distinct for problem in problems(one)]
+    return sorted(found, key=lambda cell: cell[1].slug)
 
 
 def is_gated(cell: tuple[str, Problem]) -> bool:
@@ -65,19 +68,17 @@ def is_gated(cell: tuple[str, Problem]) -> bool:
     return cell[1] in WHOLE_TILES and proven.passed(f"gemm/{cell[0]}")
 
 
-@cache
-def libraries(name: str) -> dict[Problem, Library]:
-    return together.of_problems(name, problems(techniques.get(f"gemm/{name}")))
+libraries = pytest.fixture(scope="module")(together.asked)
 
 
 @pytest.mark.parametrize(("name", "problem"), chosen.params(cells("cuda"), is_gated, 6))
-def test_a_cuda_twin_is_right_on_a_cpu(name: str, problem: Problem) -> None:
-    is_right(libraries(name)[problem], problem)
+def test_a_cuda_twin_is_right_on_a_cpu(name: str, problem: Problem, libraries: together.Libraries) -> None:
+    is_right(libraries[name, problem], problem)
 
 
-def is_right(loaded: Library, problem: Problem, distributions: tuple[str, ...] = ("cancellation",)) -> None:
+def is_right(loaded: Library, problem: Problem) -> None:
     launch = cpu_run.launcher(loaded, problem, *IN_TURN)
-    found = gate.gate(launch, problem, distributions=distributions, device="cpu", repeats=1, padded=True)
+    found = gate.gate(launch, problem, distributions=("cancellation",), device="cpu", repeats=1, padded=True)
     assert found.passed, (problem.slug, found.reason)
 
 
@@ -154,20 +155,6 @@ ONE_TILE = Problem(40, 120, 1608, "fp16", "gelu")
 )
 def test_triton_programs_that_share_a_tile_add_up(name: str, problem: Problem) -> None:
     is_right_in_triton(name, problem)
-
-
-GROUPS = (Problem(300, 136, 136, "fp16", groups=9), Problem(40, 264, 72, "fp16", out="fp32", groups=16))
-"""One group with more rows than a tile has, and many with a few."""
-
-
-@pytest.mark.parametrize("problem", [*GROUPS, replace(GROUPS[0], dtype="bf16")], ids=lambda problem: problem.slug)
-def test_groups_are_right_in_cuda(problem: Problem) -> None:
-    is_right(cpu_run.build("grouped", problem), problem, ())
-
-
-@pytest.mark.parametrize("problem", GROUPS, ids=lambda problem: problem.slug)
-def test_groups_are_right_in_triton(problem: Problem) -> None:
-    is_right_in_triton("grouped", problem)
 
 
 @pytest.mark.parametrize("backend", ["triton", "gluon"])
