@@ -304,7 +304,7 @@ def run(
         wanted = assembled_by_nvcc(wanted, context)
     name = run_name(wanted.name + ("-shared" if wanted.assembler else ""), shard)
     path = rows_file or run_file(name)
-    announce(wanted.name, quiet=as_json)
+    announce(experiment, quiet=as_json)
     if spreading.wanted(gpus, cluster):
         options: dict[str, object] = {"--backend": backends}
         options |= {"--ptxas": ptxas.value if wanted.assembler else None}

@@ -270,6 +270,9 @@ def test_one_assembler_for_both_languages_has_rows_of_its_own_name(monkeypatch: 
 
 
 def test_correctness_on_a_cpu_is_what_it_names_for_a_cpu(ran: Ran) -> None:
+    code, output = invoke("run", "gemm/correctness", "--on", "cpu")
+    assert (code, "Is every product right" in output) == (0, True)
+    ran.clear()
     assert invoke("run", "attention/correctness", "--on", "cpu")[0] == 0
     ((experiment, _),) = ran
     assert experiment.problems == options.load_experiment("attention/correctness", "cpu").problems
