@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from harness.catalog.sources import ROOT, sha256_of
+from harness.catalog.sources import ROOT, closure, sha256_of
 
 PEAK = 4096
 """Dense 16-bit FLOP of a multiprocessor of compute capability 9.0 in a clock (NVIDIA's whitepaper)."""
@@ -53,7 +53,7 @@ class Roof:
     @property
     def source_sha256(self) -> str:
         """The hash of the kernel's file and what it includes. Raises FileNotFoundError for a roof without a kernel."""
-        return sha256_of(ROOT / "cuda_kernels" / self.folder / f"{self.kernel}.cu", ROOT)
+        return sha256_of(closure(ROOT / "cuda_kernels" / self.folder / f"{self.kernel}.cu", ROOT))
 
     def most(self, what: str) -> float:
         """How much of `what`, "flop" or `work`, the hardware can do in a clock of one multiprocessor at most: the peak

@@ -98,7 +98,10 @@ def files(backend: str, technique_path: str, root: Path | None = None) -> list[P
     Raises FileNotFoundError when the kernel has no file, ValueError for a backend without kernel files.
     """
     root = root or operators.root(technique_path.partition("/")[0])
-    return closure(_existing(backend, technique_path, root), root)
+    path = kernel_file(backend, technique_path, root)
+    if not path.is_file():
+        raise FileNotFoundError(f"{backend} twin of {technique_path}: no file {path.relative_to(root)}; add it")
+    return closure(path, root)
 
 
 def closure(top: Path, root: Path) -> list[Path]:
@@ -123,12 +126,12 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
     triton and triton_native are one source, so one hash.
     """
-    root = root or operators.root(technique_path.partition("/")[0])
-    return sha256_of(_existing(backend, technique_path, root), root)
+    return sha256_of(files(backend, technique_path, root))
 
 
-def sha256_of(top: Path, root: Path) -> str:
-    first, *rest = [_placeless(code(path)) for path in closure(top, root)]
+def sha256_of(files: Iterable[Path]) -> str:
+    """Of a kernel's file, and of what it includes or imports in any order."""
+    first, *rest = [_placeless(code(path)) for path in files]
     return hashlib.sha256("\0".join([first, *sorted(rest)]).encode()).hexdigest()
 
 
@@ -185,13 +188,6 @@ def same_program(technique_path: str, language: str, root: Path | None = None) -
         match = re.fullmatch(r"triton_kernels\.(?:\w+\.)+(\w+)", body[0].module or "")
         return match[1] if match else None
     return None
-
-
-def _existing(backend: str, technique_path: str, root: Path) -> Path:
-    path = kernel_file(backend, technique_path, root)
-    if not path.is_file():
-        raise FileNotFoundError(f"{backend} twin of {technique_path}: no file {path.relative_to(root)}; add it")
-    return path
 
 
 def _includes(path: Path, root: Path) -> list[Path]:
