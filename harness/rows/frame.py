@@ -197,7 +197,7 @@ def _judged(kind: str, found: pandas.DataFrame) -> pandas.DataFrame:
     if kind == "proof":
         current = [True] * len(found)
     else:
-        hashes = checkout_hashes()
+        hashes = reading.checkout_hashes()
         twins = zip(found.technique, found.backend, found.source_sha256, strict=True)
         current = [not isinstance(name, str) or hashes.get((name, by)) == source for name, by, source in twins]
         rest = [place for place, is_current in enumerate(current) if not is_current]
@@ -275,12 +275,6 @@ def _environment(row: Row) -> dict[str, Any]:
         "time": row["time"],
         "recorded": row.get("recorded", False),
     }
-
-
-@cache
-def checkout_hashes() -> dict[tuple[str, str], str]:
-    """(technique, backend) -> hash of this checkout's sources."""
-    return reading.checkout_hashes()
 
 
 def _field(name: str) -> Column:

@@ -5,6 +5,7 @@ Rows of an earlier version of a kernel (`source_sha256` is not the checkout's) d
 
 import statistics
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ reads more than CUPTI does, about 4 us on an H200, which is 3% of a short kernel
 lies outside of what CUPTI sees, so that it may say anything between events with and without it."""
 
 
+@cache
 def checkout_hashes() -> dict[tuple[str, str], str]:
     """Hashes of every twin that has a file here."""
     hashes = {}

@@ -264,7 +264,7 @@ class Dataset:
     @cached_property
     def hashes(self) -> reading.Hashes:
         """Of the kernels that rows must be about to count."""
-        return frame.checkout_hashes() if self._hashes is None else self._hashes
+        return reading.checkout_hashes() if self._hashes is None else self._hashes
 
     @cached_property
     def newest(self) -> list[Row]:

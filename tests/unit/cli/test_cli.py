@@ -797,7 +797,7 @@ def test_an_operator_whose_name_begins_with_another_ones_is_not_taken_for_it() -
 def test_the_scorecard_names_the_boards_on_which_the_goal_of_the_gap_is_missed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.rows.frame.checkout_hashes", ledger_rows.hashes)
+    monkeypatch.setattr("harness.rows.reading.checkout_hashes", ledger_rows.hashes)
     monkeypatch.setattr("harness.cli.comparing.RUNS", tmp_path)
     monkeypatch.setattr("harness.cli.comparing.RECORDED", tmp_path)
     problems = (ledger_rows.PROBLEM, ledger_rows.CAUSAL)
