@@ -1,4 +1,4 @@
-"""Runs the proofs of claims: compiles what they name and judges it, and says so in rows of kind `probe`.
+"""Runs the proofs of claims: compiles what they name and judges it, and says so in rows of kind `proof`.
 
 A row is about compilers: it was made on no GPU, and holds on every machine. It is recorded in
 reports/recorded/compilers/. `technique` and `backend` (triton@3.9.0) are the cell, `proof` which proof; `details` hold

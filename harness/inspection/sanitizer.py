@@ -1,4 +1,4 @@
-"""compute-sanitizer over every kernel: rows of kind `sanitizer`, one process per kernel, problem and tool.
+"""compute-sanitizer over every kernel: rows of kind `gate`, one process per kernel, problem and tool.
 
 A row passes when the kernel ran under the tool and the tool found nothing. That the tools find something where there
 is something is shown by planted bugs (tests/planted): those rows pass when the bug was found.
@@ -124,7 +124,7 @@ def run(
             }
             for count, future in enumerate(as_completed(futures), 1):
                 case, tool = futures[future]
-                row = {"kind": "sanitizer", "tool": tool, **future.result()}
+                row = {"kind": "gate", "tool": tool, **future.result()}
                 tool_session.write(session, case, repeats[tool][case], row)
                 session.progress.step("check", count, len(futures))
                 if session.interrupts.requested:

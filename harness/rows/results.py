@@ -95,20 +95,11 @@ FIELDS = (
 """
 
 
-_SHORT = {
-    "tune": {"kind": "timing", "purpose": "tune"},
-    "cupti": {"kind": "timing", "purpose": "cupti"},
-    "roof": {"kind": "timing", "purpose": "roof"},
-    "sanitizer": {"kind": "gate"},
-    "memory": {"kind": "counters"},
-}
-"""Short names of parts of a kind, which whoever makes a row may call its kind; files have the fields."""
-
-
 def spelled_out(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as files have it."""
+    """The row as files have it: whoever makes a timing may call its purpose its kind."""
     kind = row.get("kind")
-    return {**row, **(_SHORT.get(kind, {}) if isinstance(kind, str) else {})}
+    is_purpose = isinstance(kind, str) and kind in PURPOSES
+    return {**row, "kind": "timing", "purpose": kind} if is_purpose else dict(row)
 
 
 def what(row: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ def gate(technique: str, problem: Problem, **rest: Any) -> Row:
 
 
 def sanitizer(technique: str, tool: str, *findings: str) -> Row:
-    row = gate(technique, synthetic.PROBLEMS[0], kind="sanitizer", experiment="sanitizer", tool=tool)
+    row = gate(technique, synthetic.PROBLEMS[0], experiment="sanitizer", tool=tool)
     return row | {
         "status": "wrong" if findings else "passed",
         "reason": "it found",

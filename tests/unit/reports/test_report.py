@@ -442,7 +442,7 @@ def counted() -> list[Row]:
         run = cpu_run.run(name, problem, counters=True)
         assert run.code == 0
         sites = run.library.counters()
-        row = {"kind": "memory", "operator": "attention", "on": "cpu", "experiment": "memory", "technique": name}
+        row = {"kind": "counters", "operator": "attention", "on": "cpu", "experiment": "memory", "technique": name}
         row["backend"] = "cuda"
         row |= {"problem": problem.to_dict(), "source_sha256": synthetic.sha(name, "cuda"), "status": "passed"}
         row |= {"environment": "c" * 12, "time": "2030-01-02T00:00:00Z", "tile": Tile(64, 64).to_dict()}
