@@ -40,8 +40,6 @@ ON_REQUEST = (*AS_CUBINS, HATCH)
 LANGUAGES = ("cuda", "triton", "gluon")
 """One series of each language, for tools to which triton and triton_native are one source."""
 
-LADDERS: dict[str, Ladder] = {ladder.name: ladder for ladder in operators.get(operators.FIRST).ladders}
-"""The ladders of the first operator."""
 TECHNIQUES: Sequence[Technique] = operators.get(operators.FIRST).techniques
 """The rungs of the first operator's ladders."""
 

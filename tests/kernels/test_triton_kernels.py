@@ -19,10 +19,10 @@ from harness.build import machine_code
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
-from harness.catalog.techniques import LADDERS
 from harness.inspection import survey
 from harness.measure import arenas
 from harness.operators.attention import reference
+from harness.operators.attention.operator import OPERATOR
 from harness.operators.attention.problem import Problem
 from tests.conftest import CHECKOUT as ROOT
 from tests.support import children, chosen, proven
@@ -33,6 +33,7 @@ from triton_kernels.attention.packed_rows import COUNTERS
 pytestmark = pytest.mark.spread
 
 KERNELS = ROOT / "triton_kernels" / "attention"
+LADDERS = {ladder.name: ladder for ladder in OPERATOR.ladders}
 LADDER = {path.stem: ladder for ladder in LADDERS for path in sorted((KERNELS / ladder).glob("[!_]*.py"))}
 """Name of a kernel -> its ladder: what exists, whether or not the registry has it already."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cuda_kernels import build, toolchain
+from harness import operators
 from harness.build.cuda import constants, cuda_compiler
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Tile
@@ -24,7 +25,7 @@ from harness.setup import doctor
 RECORDED = sources.ROOT / "reports" / "recorded"
 GPUS = ("h100", "h200")
 EXPERIMENTS = [
-    *product(GPUS, sorted({ladder.experiment for ladder in techniques.LADDERS.values()})),
+    *product(GPUS, sorted({ladder.experiment for ladder in operators.get(operators.FIRST).ladders})),
     *product(GPUS, ("hopper_grid", "what_triton_misses", "flagship_variants")),
     (results.COMPILERS, "inspect"),
 ]

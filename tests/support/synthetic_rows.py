@@ -241,7 +241,7 @@ def _gates() -> Iterator[Row]:
 
 def _codes() -> Iterator[Row]:
     for technique, backend in product(techniques.TECHNIQUES, techniques.TWINS):
-        for arch, head_dim in product(techniques.LADDERS[technique.ladder].archs, (128, 64)):
+        for arch, head_dim in product(techniques.ladder_of(technique).archs, (128, 64)):
             problem = Problem.square(4, 16, 4096, head_dim)
             tile = techniques.reference_tile(technique, head_dim)
             chance = random.Random(f"{technique.name} {backend} {arch} {head_dim}")

@@ -481,7 +481,7 @@ def test_inspection_covers_both_twins_and_says_why_a_cell_has_no_code() -> None:
     series = {(case.backend, arch) for case, arch in cells}
     assert ("triton_native", "sm_90a") in series
     assert ("triton_native", "sm_80") not in series, "the same program as triton"
-    assert {arch for _, arch in cells} == set(techniques.LADDERS["ampere"].archs)
+    assert {arch for _, arch in cells} == set(OPERATOR.ladders[0].archs)
 
 
 def test_a_declined_cell_says_why() -> None:

@@ -277,7 +277,7 @@ def test_technique_page_has_sources_diff_code_and_numerics(pages: dict[str, str]
     assert '<pre class="code excerpt">' in text
     assert "Lines with a bar are new" in text
     assert "How fast it is</h2>" in pages["technique/scalar.html"]
-    for arch in techniques.LADDERS["ampere"].archs:
+    for arch in operators.get(operators.FIRST).ladders[0].archs:
         assert text.index(f"{arch}, head_dim 128") < text.index(f"{arch}, head_dim 64")
     for words in (*synthetic.DISTRIBUTIONS, "registers", "LDSM.T", "580.159.04", "Prediction"):
         assert words in text
