@@ -6,26 +6,25 @@ A patch opens with prose, then `technique:` and `diagnosis:`; git ignores what s
 """
 
 import re
+import shutil
 import subprocess
 from functools import cache
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from cuda_kernels import cpu_library, includes
+from cuda_kernels import cpu_build, cpu_library, includes
 from cuda_kernels.cpu_library import Library
-from harness.catalog import planted, techniques
+from harness.catalog import planted, sources, techniques
 from harness.catalog.planted import Bug
 from harness.measure import gate as gates
 from harness.operators.attention import numerics
 from harness.operators.attention.problem import Problem
 from tests.support import together
-from tests.support.cpu_run import copied, run
+from tests.support.cpu_run import run
 
-pytestmark = pytest.mark.spread
-
+BUGS = planted.bugs()
 SEEDS = (0, 1, 2)
 PROBLEMS = (
     Problem(1, 4, 2, 128, 640, 64, "fp16", True, "bshd"),  # five steps of 128 keys: rings of two wrap
@@ -46,21 +45,36 @@ def problems(name: str) -> tuple[Problem, ...]:
     return tuple(taken) or (UNMASKED,)
 
 
-@cache
-def libraries(technique: str) -> dict[str, Library]:
-    """The kernel with each of its bugs by name, and "" as it is."""
-    bugs = [bug for bug in planted.bugs() if bug.technique == technique]
-    with TemporaryDirectory() as folder:
-        roots = [together.of(patched(Path(folder, bug.name), bug)) for bug in bugs]
-        problem = problems(technique)[0]
-        built = together.build([(technique, problem, read) for read in (together.as_it_is, *roots)])
-    return dict(zip(["", *(bug.name for bug in bugs)], built, strict=True))
+def patched(folder: Path, bug: Bug) -> Path:
+    """A root of kernels that has the file with this bug alone."""
+    (changed,) = re.findall(r"^\+\+\+ b/(\S+)$", bug.path.read_text(), re.MULTILINE)
+    (folder / changed).parent.mkdir(parents=True)
+    shutil.copy(sources.ROOT / changed, folder / changed)
+    applied = subprocess.run(["git", "apply", str(bug.path)], cwd=folder, capture_output=True, text=True)
+    assert applied.returncode == 0, f"{bug.path.name} does not apply, renew it:\n{applied.stderr}"
+    return folder / "cuda_kernels"
+
+
+Libraries = dict[tuple[str, str], Library]
+"""By technique and name of the bug; "" for the kernel as it is."""
+
+
+@pytest.fixture(scope="module")
+def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Libraries:
+    """Of the bugs of the selected tests."""
+    reads: dict[tuple[str, str], together.Read] = {}
+    for bug in {one["bug"]: None for one in together.parameters(request)}:
+        read = together.of(patched(tmp_path_factory.mktemp(bug.name), bug))
+        reads[bug.technique, ""] = together.as_it_is
+        reads[bug.technique, bug.name] = lambda file, read=read: read(file) or together.as_it_is(file)
+    built = together.build([(technique, problems(technique)[0], read) for (technique, _), read in reads.items()])
+    return dict(zip(reads, built, strict=True))
 
 
 @cache
-def names(technique: str, problem: Problem, seed: int, bug: str = "") -> set[str]:
+def names(library: Library, technique: str, problem: Problem, seed: int) -> set[str]:
     """Names of the diagnoses of one launch."""
-    result = run(technique, problem, library=libraries(technique)[bug], seed=seed, patience=0.5)
+    result = run(technique, problem, library=library, seed=seed, patience=0.5)
     found = {line.partition(":")[0] for line in result.diagnosis.splitlines()}
     expected = gates.expect(problem, "normal", 0, "cpu")
     if not result.code and not numerics.judge(result.o, result.lse, expected).passed:
@@ -68,52 +82,44 @@ def names(technique: str, problem: Problem, seed: int, bug: str = "") -> set[str
     return found
 
 
-def patched(folder: Path, bug: Bug) -> Path:
-    """The root of the kernels with this bug."""
-    folder.mkdir(exist_ok=True)
-    root = copied(folder)
-    applied = subprocess.run(["git", "apply", str(bug.path)], cwd=folder, capture_output=True, text=True)
-    assert applied.returncode == 0, f"{bug.path.name} does not apply, renew it:\n{applied.stderr}"
-    return root
-
-
-@pytest.mark.parametrize(
-    "bug",
-    [pytest.param(bug, id=bug.name, marks=pytest.mark.xdist_group(bug.technique)) for bug in planted.bugs()],
-)
-def test_a_planted_bug_is_named(bug: Bug) -> None:
-    launches = ((problem, seed) for seed, problem in product(SEEDS, problems(bug.technique)))
-    found = next((one for one in launches if bug.diagnosis in names(bug.technique, *one, bug.name)), None)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_named(bug: Bug, libraries: Libraries) -> None:
+    launches = [(bug.technique, problem, seed) for seed, problem in product(SEEDS, problems(bug.technique))]
+    wrong = libraries[bug.technique, bug.name]
+    found = next((one for one in launches if bug.diagnosis in names(wrong, *one)), None)
     assert found, f"no launch is diagnosed as {bug.diagnosis}"
-    assert names(bug.technique, *found) == set(), "the kernel as it is"
+    assert names(libraries[bug.technique, ""], *found) == set(), "the kernel as it is"
 
 
 @pytest.mark.parametrize(
-    ("name", "buffer"),
+    ("bug", "buffer"),
     [
-        ("v_released_under_product", "v_operand"),
-        ("stage_off_by_one", "v_lane"),
-        ("barrier_missing_after_load", "k_lane"),
-        ("o_over_the_next_q", "o_smem"),
+        (planted.find("v_released_under_product"), "v_operand"),
+        (planted.find("stage_off_by_one"), "v_lane"),
+        (planted.find("barrier_missing_after_load"), "k_lane"),
+        (planted.find("o_over_the_next_q"), "o_smem"),
     ],
+    ids=lambda one: one if isinstance(one, str) else one.name,
 )
-def test_a_race_names_the_buffer(name: str, buffer: str, tmp_path: Path) -> None:
+def test_a_race_names_the_buffer(bug: Bug, buffer: str, libraries: Libraries, tmp_path: Path) -> None:
     """By the kernel's own word for the address, at either of the two accesses."""
-    bug = planted.find(name)
-    root = patched(tmp_path, bug)
-    said = run(bug.technique, PROBLEMS[0], library=libraries(bug.technique)[name]).diagnosis.splitlines()
-    files = includes.closure([root / f"{techniques.of_qualified(bug.technique).path}.cu"], [root])
+    library = libraries[bug.technique, bug.name]
+    said = run(bug.technique, PROBLEMS[0], library=library).diagnosis.splitlines()
+    roots = patched(tmp_path, bug), cpu_build.HERE
+    kernel = f"{techniques.of_qualified(bug.technique).path}.cu"
+    top = next(root / kernel for root in roots if (root / kernel).is_file())
+    files = includes.closure([top], roots)
     first = cpu_library.with_buffers(said, files)[0]
     assert re.match(rf"(race|copy_in_flight): {buffer} \(shared address 0x\w+\) is ", first)
 
 
-def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many() -> None:
-    bug = planted.find("release_forgotten_by_a_warp")
-    result = run(bug.technique, PROBLEMS[0], library=libraries(bug.technique)[bug.name])
+@pytest.mark.parametrize("bug", [planted.find("release_forgotten_by_a_warp")], ids=lambda bug: bug.name)
+def test_a_deadlock_tells_how_many_arrivals_are_lacking_of_how_many(bug: Bug, libraries: Libraries) -> None:
+    result = run(bug.technique, PROBLEMS[0], library=libraries[bug.technique, bug.name])
     assert "lacks 1 of 8 arrivals" in result.diagnosis
 
 
 def test_half_of_the_bugs_are_on_the_later_ladders() -> None:
-    ladders = [techniques.of_qualified(bug.technique).ladder for bug in planted.bugs()]
+    ladders = [techniques.of_qualified(bug.technique).ladder for bug in BUGS]
     assert len(ladders) >= 20
     assert 2 * ladders.count("ampere") <= len(ladders)
