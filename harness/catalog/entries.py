@@ -128,6 +128,11 @@ class Limit:
     applies: Callable[[Any, Tile], bool] = field(repr=False)
 
 
+def in_gluon(*limits: Limit) -> tuple[Limit, ...]:
+    """The same limits of Gluon's kernels."""
+    return tuple(replace(limit, backend="gluon") for limit in limits)
+
+
 @dataclass(frozen=True)
 class Ladder:
     """Techniques that share an instruction set. `archs`: what both twins are compiled for and inspected on."""

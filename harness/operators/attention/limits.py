@@ -1,6 +1,6 @@
 """Why a backend declines a cell: the limits that several techniques share. Standard library only."""
 
-from harness.catalog.entries import Limit, Tile
+from harness.catalog.entries import Limit, Tile, in_gluon
 from harness.operators.attention.problem import Problem
 
 SHARED_MEMORY_BYTES = 227 * 1024
@@ -72,9 +72,6 @@ GLUON_ROWS = Limit(
     "each warp owns one or more m16 tiles: block_m must be a multiple of 16 * warps",
     lambda problem, tile: bool(tile.block_m % (16 * tile.warps)),
 )
-GLUON_STAGE = Limit("gluon", ONE_STAGE.reason, ONE_STAGE.applies)
-GLUON_RING = Limit("gluon", RING.reason, RING.applies)
-GLUON_SHARED_MEMORY = Limit("gluon", SHARED_MEMORY.reason, SHARED_MEMORY.applies)
 GRID_LIMIT = 65_535
 """Blocks in the second and in the third dimension of a grid."""
 GRID = (
@@ -96,12 +93,11 @@ HEADS_IN_GRID = Limit(
 )
 ANY_GRID = (RAGGED, HEAD_DIM, POWER_OF_TWO)
 PLAIN = (*ANY_GRID, *GRID)
-MMA = (*PLAIN, ROWS, COLUMNS, ONE_STAGE, GLUON_ROWS, GLUON_STAGE)
+MMA = (*PLAIN, ROWS, COLUMNS, ONE_STAGE, GLUON_ROWS, *in_gluon(ONE_STAGE))
 M_TILES = (TWO_M_TILES, COLUMNS, ONE_STAGE)
 BATCHED = (*PLAIN, *M_TILES)
 GENERAL = (GENERAL_HEAD_DIM, POWER_OF_TWO, TWO_M_TILES, COLUMNS)
 TWO_WARPGROUPS = Limit("cuda", "two consumer warpgroups: warps must be 8", lambda problem, tile: tile.warps != 8)
-GLUON_TWO_WARPGROUPS = Limit("gluon", TWO_WARPGROUPS.reason, TWO_WARPGROUPS.applies)
 GLUON_TMA_ROWS = Limit(
     "gluon",
     "Q comes by one TMA load, of 256 rows at most: block_m must be 128 or 256",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.catalog.entries import Limit, Tile
+from harness.catalog.entries import Limit, Tile, in_gluon
 from harness.operators.attention.limits import POWER_OF_TWO, SHARED_MEMORY_BYTES
 from harness.operators.attention_backward.problem import Problem
 
@@ -71,8 +71,6 @@ GLUON_TILE = Limit(
     "block_m * head_dim 8192",
     lambda problem, tile: (tile.block_n, tile.warps, tile.block_m * problem.head_dim) != (128, 8, 8192),
 )
-GLUON_RING = Limit("gluon", RING.reason, RING.applies)
-GLUON_DQ_BUFFER = Limit("gluon", DQ_BUFFER.reason, DQ_BUFFER.applies)
 GRID = Limit(
     "cuda",
     "blocks are numbered by head and batch: at most 65535 of each",
@@ -83,6 +81,6 @@ DQ_OFFSETS = Limit(
     "the sums of dQ have int32 offsets in a head: seq_q * head_dim must be at most 2^31 - 16384",
     lambda problem, tile: problem.seq_q * problem.head_dim > 2**31 - 16_384,
 )
-GLUON = (GLUON_TILE, GLUON_RING, GLUON_DQ_BUFFER)
+GLUON = (GLUON_TILE, *in_gluon(RING, DQ_BUFFER))
 GENERAL = (HEAD_DIM, POWER_OF_TWO, TILE_ROWS, WARP_KEYS, GRID, DQ_OFFSETS)
 MMA = (*GENERAL, TWO_STAGES, WARP_GRID, SHARED_MEMORY)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from harness.catalog.entries import Limit, Tile
+from harness.catalog.entries import Limit, Tile, in_gluon
 from harness.operators.gemm.arguments import block_k
 
 SHARED_MEMORY_BYTES = 227 * 1024
@@ -81,10 +79,6 @@ WARPGROUP_TILES = Limit(
 )
 
 
-def _in_gluon(*limits: Limit) -> tuple[Limit, ...]:
-    return tuple(replace(limit, backend="gluon") for limit in limits)
-
-
 PLAIN = (ONE_PRODUCT, K_CONTIGUOUS, WHOLE_TILES, POWER_OF_TWO)
 MMA = (*PLAIN, WARP_GRID, ROW_OF_128_BYTES)
 _RINGS = (ROW_OF_128_BYTES, RING, SHARED_MEMORY)
@@ -94,7 +88,7 @@ WARPGROUPS = (
     K_CONTIGUOUS,
     POWER_OF_TWO,
     *_OF_WARPGROUPS,
-    *_in_gluon(*_OF_WARPGROUPS),
+    *in_gluon(*_OF_WARPGROUPS),
 )
 """Of rungs that load by TMA, which take any m, and any n and k that are multiples of 8."""
 EITHER_MAJOR = tuple(limit for limit in WARPGROUPS if limit is not K_CONTIGUOUS)
@@ -105,13 +99,13 @@ _TILE_EACH = Limit(
     "most 2048 * warps",
     lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 2048 * tile.warps,
 )
-PINGPONG = (*WARPGROUPS, _TILE_EACH, *_in_gluon(_TILE_EACH))
+PINGPONG = (*WARPGROUPS, _TILE_EACH, *in_gluon(_TILE_EACH))
 _C_BESIDE_RINGS = Limit(
     "cuda",
     "beside the rings of A and B each warp needs 2048 bytes of shared memory to stage C",
     lambda problem, tile: buffers(tile) + tile.warps * 2048 > SHARED_MEMORY_BYTES,
 )
-_C_STAGED = (_C_BESIDE_RINGS, *_in_gluon(_C_BESIDE_RINGS))
+_C_STAGED = (_C_BESIDE_RINGS, *in_gluon(_C_BESIDE_RINGS))
 STAGED = (*WARPGROUPS, *_C_STAGED)
 """Of rungs that store C by TMA."""
 GROUPS = tuple(limit for limit in STAGED if limit is not ONE_PRODUCT)
@@ -134,7 +128,7 @@ _FEW_ROWS = Limit(
         tile.block_n != 16 * tile.warps or tile.block_m not in (16, 32, 64, 128) or tile.warps not in (4, 8)
     ),
 )
-SMALL_M = (ONE_PRODUCT, K_CONTIGUOUS, POWER_OF_TWO, _FEW_ROWS, *_RINGS, *_in_gluon(_FEW_ROWS, *_RINGS))
+SMALL_M = (ONE_PRODUCT, K_CONTIGUOUS, POWER_OF_TWO, _FEW_ROWS, *_RINGS, *in_gluon(_FEW_ROWS, *_RINGS))
 """Of rungs that multiply B by A."""
 TWO_TENSORS = (
     ONE_PRODUCT,
@@ -158,7 +152,7 @@ TWO_TENSORS = (
             or tile.block_m * tile.block_n > 6144 * tile.warps
         ),
     ),
-    *_in_gluon(*_RINGS),
+    *in_gluon(*_RINGS),
     *_C_STAGED,
 )
 """Of tile_192: as STAGED, but for the columns of a tile in core Triton and Gluon."""

@@ -1,11 +1,9 @@
 """The ladder `decode`: few queries beside many keys, where bytes a second decide. Plain data, standard library only."""
 
-from harness.catalog.entries import Ladder, Limit, Technique, Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile, in_gluon
 from harness.operators.attention.limits import (
     COLUMNS,
     GENERAL_HEAD_DIM,
-    GLUON_RING,
-    GLUON_SHARED_MEMORY,
     ONE_STAGE,
     POWER_OF_TWO,
     RING,
@@ -98,7 +96,7 @@ TECHNIQUES = LADDER.rungs(
         },
         limits=(
             *(GENERAL_HEAD_DIM, POWER_OF_TWO, KEY_WARPS, EXCHANGE, COLUMNS, RING, SHARED_MEMORY),
-            *(GLUON_RING, GLUON_SHARED_MEMORY),
+            *in_gluon(RING, SHARED_MEMORY),
         ),
     ),
 )

@@ -3,10 +3,9 @@
 Its rungs take any lengths: few of their tiles divide one.
 """
 
-from harness.catalog.entries import Ladder, Limit, Technique, Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile, in_gluon
 from harness.operators.attention.limits import (
     GENERAL_HEAD_DIM,
-    GLUON_SHARED_MEMORY,
     RING,
     SHARED_MEMORY,
     SHARED_MEMORY_BYTES,
@@ -71,7 +70,6 @@ SAME_KEYS = Limit(
     "the blocks of a pair must see the same keys: full attention only",
     lambda problem, tile: problem.causal,
 )
-GLUON_SAME_KEYS = Limit("gluon", SAME_KEYS.reason, SAME_KEYS.applies)
 GLUON_PAIRS = tuple(
     Limit(
         f"gluon@{version}",
@@ -96,7 +94,6 @@ GLUON_COLUMNS = Limit(
     "Gluon's tensors have powers of two for sizes: block_n must be such, 64 or more",
     lambda problem, tile: bool(tile.block_n & tile.block_n - 1) or tile.block_n < 64,
 )
-GLUON_TURNS = Limit("gluon", TURNS.reason, TURNS.applies)
 GLUON_ONE_PROGRAM = Limit(
     "gluon",
     "without roles all warps run one program, and Gluon counts them in powers of two: warps must be 4 or 8",
@@ -129,10 +126,10 @@ LIMITS = (
     CORE_POWERS_OF_TWO,
     GLUON_WARPGROUP_ROWS,
     GLUON_COLUMNS,
-    GLUON_SHARED_MEMORY,
+    *in_gluon(SHARED_MEMORY),
     GLUON_REGISTERS,
 )
-TURNED = (TURNS, GLUON_TURNS)
+TURNED = (TURNS, *in_gluon(TURNS))
 OVERLAPPED = (*LIMITS, GLUON_OVERLAPPED_REGISTERS)
 
 TILES = tuple(
@@ -238,7 +235,7 @@ TECHNIQUES = LADDER.rungs(
         "cluster_multicast",
         "two blocks of a cluster share K and V: each loads half of a tile for both",
         builds_on=("pinned_maxima",),
-        limits=(*OVERLAPPED, *TURNED, SAME_KEYS, GLUON_SAME_KEYS, *GLUON_PAIRS),
+        limits=(*OVERLAPPED, *TURNED, SAME_KEYS, *in_gluon(SAME_KEYS), *GLUON_PAIRS),
     ),
     Technique(
         "persistent",

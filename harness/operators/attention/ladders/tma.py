@@ -1,20 +1,18 @@
 """The ladder `tma`: mma.sync fed by bulk tensor copies and mbarriers. Plain data, standard library only."""
 
-from harness.catalog.entries import Ladder, Limit, Technique, Tile
+from harness.catalog.entries import Ladder, Limit, Technique, Tile, in_gluon
 from harness.operators.attention.ladders.ampere import WGMMA_TILES
 from harness.operators.attention.limits import (
     COLUMNS,
     GENERAL,
     GLUON_CONSUMER_REGISTERS,
-    GLUON_RING,
     GLUON_ROWS,
-    GLUON_SHARED_MEMORY,
     GLUON_TMA_ROWS,
-    GLUON_TWO_WARPGROUPS,
     MMA,
     PLAIN,
     RING,
     ROWS,
+    SHARED_MEMORY,
     TWO_WARPGROUPS,
 )
 
@@ -26,7 +24,7 @@ LADDER = Ladder(
     operator="attention",
 )
 
-RINGS = (RING, GLUON_RING)
+RINGS = (RING, *in_gluon(RING))
 TWO_HALVES = Limit(
     "hatch",
     "the lock is between two halves of eight warps, with 128 or 256 rows",
@@ -36,10 +34,10 @@ CONSUMERS = (
     *GENERAL,
     *RINGS,
     TWO_WARPGROUPS,
-    GLUON_TWO_WARPGROUPS,
+    *in_gluon(TWO_WARPGROUPS),
     GLUON_TMA_ROWS,
     GLUON_CONSUMER_REGISTERS,
-    GLUON_SHARED_MEMORY,
+    *in_gluon(SHARED_MEMORY),
 )
 RING_TILES = tuple(Tile(m, n, 2, m // 16) for m in (64, 128) for n in (64, 128))
 
