@@ -21,6 +21,7 @@ import torch
 from cuda_kernels import patched
 from harness import build, operators
 from harness.build import cuda, instruction_order, machine_code
+from harness.build.cuda import workspace_bytes
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import Ablation, Tile
@@ -32,8 +33,7 @@ from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.problem import Problem
 from harness.operators.attention_backward import prices
 from harness.setup import doctor
-from tests.support import chosen, proven
-from tests.support.cpu_run import in_turn
+from tests.support import chosen, cpu_run, proven, together
 from tests.support.tuned import tuned
 
 pytestmark = pytest.mark.spread
@@ -161,12 +161,6 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
     assert code["spill_bytes"] == 0
 
 
-def test_a_static_order_keeps_no_counter() -> None:
-    case = Case("test", "without_counter", "cuda", problem_of(128, False), SQUARE)
-    assert build.load(case, on="cpu").workspace_bytes == 0
-    assert build.load(replace(case, technique=ledger.FLAGSHIP), on="cpu").workspace_bytes > 0
-
-
 def test_another_producer_leaves_the_main_loop_as_it_was() -> None:
     for one in LESS:
         if one.lacks in (("wait_for_number",), ("evict_normal",), ("second_q_buffer",)):
@@ -262,6 +256,9 @@ def compiled(language: str, tile: Tile) -> dict[str, str]:
     return made
 
 
+ON_A_CPU = pytest.mark.xdist_group("ablations on a CPU")
+"""All of one build."""
+libraries = pytest.fixture(scope="module")(together.asked)
 RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}
 
 
@@ -270,30 +267,40 @@ def problem_of(head_dim: int, causal: bool) -> Problem:
     return Problem(1, 3, 1, RUN[head_dim].block_m + 13, 3 * RUN[head_dim].block_n - 7, head_dim, "fp16", causal, "bshd")
 
 
-def tile_of(name: str, head_dim: int) -> Tile:
-    return ledger.TRITONS if name in VOCABULARIES else RUN[head_dim]
+def run_of(one: Ablation, head_dim: int, causal: bool) -> tuple[str, Problem, Tile]:
+    tile = ledger.TRITONS if one.name in VOCABULARIES else RUN[head_dim]
+    return one.name, problem_of(head_dim, causal), tile
 
 
-BUILDS = [
-    (one.name, head_dim, causal)
-    for one, head_dim, causal in product(ABLATIONS, (128, 64), (True, False))
-    if techniques.unsupported(one, "cuda", problem_of(head_dim, causal), tile_of(one.name, head_dim)) is None
+RUNS = [
+    run
+    for head_dim, causal, one in product((128, 64), (True, False), ABLATIONS)
+    if techniques.unsupported(one, "cuda", *(run := run_of(one, head_dim, causal))[1:]) is None
 ]
 
 
-def is_left_out(name: str, head_dim: int, causal: bool) -> bool:
-    """Of a kernel that no GPU has passed each head_dim and each mask is in one build at least."""
-    return proven.passed(name) or (head_dim == 128) is causal
+def is_left_out(run: tuple[str, Problem, Tile]) -> bool:
+    """Of a kernel that no GPU has passed each head_dim and each mask is in one run at least."""
+    name, problem, _ = run
+    return proven.passed(name) or (problem.head_dim == 128) is problem.causal
 
 
-@pytest.mark.parametrize(("name", "head_dim", "causal"), chosen.params(BUILDS, lambda build: is_left_out(*build), 2))
-def test_it_is_right_in_two_orders_of_its_warps(name: str, head_dim: int, causal: bool) -> None:
-    problem = problem_of(head_dim, causal)
-    variant = build.load(Case("test", name, "cuda", problem, tile_of(name, head_dim)), on="cpu")
-    verdict = gates.gate(
-        in_turn(variant, range(2)), problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True
-    )
+@ON_A_CPU
+@pytest.mark.parametrize(("name", "problem", "tile"), chosen.params(RUNS, is_left_out, 2))
+def test_it_is_right_in_two_orders_of_its_warps(
+    name: str, problem: Problem, tile: Tile, libraries: together.Libraries
+) -> None:
+    launch = cpu_run.launcher(libraries[name, problem, tile], problem, 0, 1)
+    verdict = gates.gate(launch, problem, distributions=("negative_scores",), device="cpu", repeats=2, padded=True)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
+
+
+@ON_A_CPU
+@pytest.mark.parametrize(
+    ("name", "problem"), [(name, problem_of(128, False)) for name in (ledger.FLAGSHIP, "without_counter")]
+)
+def test_a_static_order_keeps_no_counter(name: str, problem: Problem, libraries: together.Libraries) -> None:
+    assert (workspace_bytes(libraries[name, problem].handle, problem) > 0) == (name == ledger.FLAGSHIP)
 
 
 def rising_scores(name: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
@@ -311,16 +318,22 @@ def rising_scores(name: str, shape: tuple[int, ...], generator: torch.Generator)
     return values
 
 
-@pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False)])
-@pytest.mark.parametrize("name", [one.name for one in ABLATIONS if one.lacks == ("vote",)])
+OVER_MANY_KEYS = [
+    (one.name, replace(problem_of(head_dim, causal), heads=2, heads_kv=2, seq_kv=8 * tile.block_n - 7), tile)
+    for (head_dim, tile), causal in zip(RUN.items(), (True, False), strict=True)
+    for one in ABLATIONS
+    if one.lacks == ("vote",)
+]
+
+
+@ON_A_CPU
+@pytest.mark.parametrize(("name", "problem", "tile"), OVER_MANY_KEYS)
 def test_without_a_vote_maxima_are_of_floats_as_long_as_one_is_negative(
-    name: str, head_dim: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, problem: Problem, tile: Tile, libraries: together.Libraries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over so many keys that floats and integers have several steps each."""
     monkeypatch.setitem(inputs.DISTRIBUTIONS, "rising_scores", rising_scores)
-    tile = RUN[head_dim]
-    problem = Problem(1, 2, 2, tile.block_m + 13, 8 * tile.block_n - 7, head_dim, "fp16", causal, "bshd")
-    variant = build.load(Case("test", name, "cuda", problem, tile), on="cpu")
     scores = ("normal", "negative_scores", "rising_scores")
-    verdict = gates.gate(variant.launch, problem, distributions=scores, device="cpu", repeats=1)
+    launch = cpu_run.launcher(libraries[name, problem, tile], problem)
+    verdict = gates.gate(launch, problem, distributions=scores, device="cpu", repeats=1)
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"

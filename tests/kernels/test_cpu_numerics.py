@@ -245,7 +245,7 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(technique: str
         return source.replace("rest % here", "rest % section_heads") if planted else source
 
     cases = ((2, False), (4, False), (4, True))
-    built = together.build([(technique, problem, partial(sectioned, *case)) for case in cases])
+    built = together.build([together.Kernel(technique, problem, read=partial(sectioned, *case)) for case in cases])
     for (heads_in_section, planted), library in zip(cases, built, strict=True):
         result = cpu_run.run(technique, problem, library=library)
         assert bool(result.diagnosis) is planted, heads_in_section

@@ -62,13 +62,15 @@ Libraries = dict[tuple[str, str], Library]
 @pytest.fixture(scope="module")
 def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Libraries:
     """Of the bugs of the selected tests."""
-    reads: dict[tuple[str, str], together.Read] = {}
+    kernels: dict[tuple[str, str], together.Kernel] = {}
     for bug in {one["bug"]: None for one in together.parameters(request)}:
-        read = together.of(patched(tmp_path_factory.mktemp(bug.name), bug))
-        reads[bug.technique, ""] = together.as_it_is
-        reads[bug.technique, bug.name] = lambda file, read=read: read(file) or together.as_it_is(file)
-    built = together.build([(technique, problems(technique)[0], read) for (technique, _), read in reads.items()])
-    return dict(zip(reads, built, strict=True))
+        changed = together.of(patched(tmp_path_factory.mktemp(bug.name), bug))
+        right = together.Kernel(bug.technique, problems(bug.technique)[0])
+        kernels[bug.technique, ""] = right
+        kernels[bug.technique, bug.name] = right._replace(
+            read=lambda file, changed=changed: changed(file) or together.as_it_is(file)
+        )
+    return dict(zip(kernels, together.build([*kernels.values()]), strict=True))
 
 
 @cache

@@ -62,10 +62,10 @@ def asked(request: pytest.FixtureRequest) -> Libraries:
     kernels: dict[Any, together.Kernel] = {}
     for one in together.parameters(request):
         if wrong := one.get("wrong"):
-            kernels[wrong] = wrong.technique, wrong.problem, wrong.read
+            kernels[wrong] = together.Kernel(wrong.technique, wrong.problem, read=wrong.read)
         else:
             cell = one["technique"], one["problem"]
-            kernels[cell] = *cell, together.as_it_is
+            kernels[cell] = together.Kernel(*cell)
     return dict(zip(kernels, together.build([*kernels.values()]), strict=True))
 
 

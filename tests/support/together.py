@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,16 +13,15 @@ from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import operators
 from harness.catalog import techniques
+from harness.catalog.entries import Tile
 
 EXPORTED = ("launch", "shared_memory_bytes", "unzeroed_bytes", "workspace_bytes")
 LAUNCH = 'extern "C" __attribute__((visibility("default"))) int launch() { return 0; }'
 """Without one a file is no kernel."""
 Read = Callable[[str], str | None]
 """The text of a file of cuda_kernels; None where it is not an operator's."""
-Kernel = tuple[str, Any, Read]
-"""Technique, problem, sources."""
-Libraries = dict[tuple[str, Any], Library]
-"""By technique and problem."""
+Libraries = dict[tuple[Any, ...], Library]
+"""By technique, problem and, where it is not the reference tile, tile."""
 
 
 def of(root: Path) -> Read:
@@ -34,6 +33,15 @@ def of(root: Path) -> Read:
 
 
 as_it_is = of(cpu_build.HERE)
+
+
+class Kernel(NamedTuple):
+    """A technique for a problem; at its reference tile where none is given."""
+
+    technique: str
+    problem: Any
+    tile: Tile | None = None
+    read: Read = as_it_is
 
 
 def whole(file: str, read: Read, name: str) -> str:
@@ -54,11 +62,11 @@ def whole(file: str, read: Read, name: str) -> str:
 
 
 def build(kernels: Sequence[Kernel]) -> list[Library]:
-    """The library of each technique for its problem at its reference tile, of these sources: all of one build."""
+    """The library of each: all of one build."""
     texts, lines = [], []
-    for number, (technique, problem, read) in enumerate(kernels):
+    for number, (technique, problem, tile, read) in enumerate(kernels):
         known = techniques.at(technique, problem)
-        tile = techniques.reference_tile(known, problem.tile_key)
+        tile = tile or techniques.reference_tile(known, problem.tile_key)
         constants = operators.of(problem).defines(problem, tile, constant_strides=False)
         defined = constants | {name: f"{name}_{number}" for name in EXPORTED}
         text = whole(f"{known.path}.cu", read, f"copy_{number}")
@@ -74,10 +82,10 @@ def build(kernels: Sequence[Kernel]) -> list[Library]:
     return [_of_copy(path, number) for number in range(len(texts))]
 
 
-def of_cells(cells: Iterable[tuple[str, Any]]) -> Libraries:
-    """Each technique for its problem, as it is."""
+def of_cells(cells: Iterable[tuple[Any, ...]]) -> Libraries:
+    """Kernels as they are, by technique, problem and tile."""
     distinct = list(dict.fromkeys(cells))
-    return dict(zip(distinct, build([(*cell, as_it_is) for cell in distinct]), strict=True))
+    return dict(zip(distinct, build([Kernel(*cell) for cell in distinct]), strict=True))
 
 
 def parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
@@ -87,8 +95,9 @@ def parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 
 def asked(request: pytest.FixtureRequest) -> Libraries:
-    """Of the tests' parameters `name` and `problem`."""
-    return of_cells((one["name"], one["problem"]) for one in parameters(request))
+    """Of the tests' parameters `name`, `problem` and, where they have one, `tile`."""
+    names = "name", "problem", "tile"
+    return of_cells(tuple(one[name] for name in names if name in one) for one in parameters(request))
 
 
 def _of_copy(path: Path, number: int) -> Library:

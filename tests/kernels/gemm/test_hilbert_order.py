@@ -30,7 +30,7 @@ def tile_at() -> Callable[..., None]:
         text = together.as_it_is(file)
         return f"{text}{TILE_AT}" if file == "gemm/hopper/hilbert_order.cu" else text
 
-    return together.build([("hilbert_order", Problem(1, 264, 8, "fp16"), read)])[0].handle.tile_at
+    return together.build([together.Kernel("hilbert_order", Problem(1, 264, 8, "fp16"), read=read)])[0].handle.tile_at
 
 
 def cuda(m: int, n: int) -> list[tuple[int, int]]:

@@ -108,7 +108,9 @@ def plans() -> dict[str, Library]:
             return free.replace("LEAST_OF_FEW = 96", "LEAST_OF_FEW = 8")
         return text
 
-    built = together.build([("flagship", problem, partial(choosing, tile)) for tile, problem in PLANS.items()])
+    built = together.build(
+        [together.Kernel("flagship", problem, read=partial(choosing, tile)) for tile, problem in PLANS.items()]
+    )
     return dict(zip(PLANS, built, strict=True))
 
 
