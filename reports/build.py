@@ -27,7 +27,7 @@ from harness.rows.reading import tile_slug
 from reports.data.dataset import Dataset
 from reports.data.loading import load, of_compilers, proofs
 from reports.data.names import LANGUAGES, anchor, cell_title, label, page_of, score_title, title
-from reports.facts.answer import beside, over_one, printed
+from reports.facts.answer import beside, certainty, over_one, printed
 from reports.facts.counters import waited_for
 from reports.facts.expressibility import said
 from reports.facts.gains import plain
@@ -45,8 +45,7 @@ from reports.pages import (
     search,
     technique,
 )
-from reports.pages.anchors import anchored
-from reports.pages.common import Page, Rows
+from reports.pages.common import Page, Rows, anchored
 
 ROOT = Path(__file__).resolve().parent
 MENU = {
@@ -57,7 +56,6 @@ MENU = {
     "gap.html": "The gap",
     "data.html": "Method and data",
 }
-"""Kinds of pages, in this order."""
 SECTIONS = {
     "index": "index.html",
     "answer/": "index.html",
@@ -128,21 +126,18 @@ class Site:
         self.claims = prose.Claims()
         self.rows: dict[str, Rows] = {}
         for name in operators.names():
-            self.rows[name] = self._rows(name, load(recorded, runs, hashes, tables, name))
+            datasets = load(recorded, runs, hashes, tables, name)
+            empty = Dataset("", False, (), operator=operators.get(name))
+            main = next((data for data in datasets if data.timings()), empty)
+            self.rows[name] = Rows(main, datasets, self.known, self.claims, self.rows)
         self.main = self.rows[operators.FIRST].main
         self._first = self.rows[operators.FIRST].datasets or [self.main]
         self.pages = list(self._all_pages())
         self._environment = environment("; ".join(data.provenance() for data in self._first), self.claims)
         self.pages = [page for page in self.pages if not only or page.path in only]
 
-    def _rows(self, operator: str, datasets: Sequence[Dataset]) -> Rows:
-        timed = [data for data in datasets if data.timings()]
-        main = timed[0] if timed else Dataset("", False, (), operator=operators.get(operator))
-        return Rows(main, datasets, self.known, self.claims, self.rows)
-
     def draw(self, folder: Path, progress: Progress) -> tuple[list[str], list[str]]:
-        """Writes the pages, several at a time, and the programs that they link to. Returns the claims that are broken,
-        and those that are unknown.
+        """Writes the pages and the programs that they link to. Returns the claims that are broken, and unknown ones.
 
         Processes are forked, so that they share the rows, the compiled templates and the library that draws.
         """
@@ -191,7 +186,7 @@ class Site:
         yield Page("techniques.html", "techniques.html", partial(overview.techniques_page, self.rows, self.compiled))
         for one in rungs():
             yield Page(page_of(one), "technique.html", partial(technique.page, self.rows[one.operator], one))
-        for name in overview.proof_pages(self.known):
+        for name in dict.fromkeys(name for name, _ in self.known):
             yield Page(f"proof/{name}.html", "proof.html", partial(overview.proof, self.rows, name))
         yield Page(correctness.PATH, "correctness.html", partial(correctness.page, every))
         most = max(self._first, key=lambda data: len(data.environments))
@@ -268,6 +263,7 @@ def environment(recorded_on: str = "", claims: prose.Claims | None = None) -> En
         "cell_title": cell_title,
         "between": common.between,
         "over_one": over_one,
+        "certainty": certainty,
         "beside": beside,
         "share": printed,
         "clone": answers.clone(ROOT.parent),

@@ -29,17 +29,14 @@ Tried = Mapping[tuple[str, str, str], int]
 CODE = ("registers", "spill_bytes", "smem_bytes", "census", "main_loop", "setmaxnreg", "remarks", "sass_sha256")
 KINDS = ("environment", "timing", "gate", "code", "counters")
 INTEGERS = {"registers", "spill_bytes", "smem_bytes", "found", "replicate"}
-
-
 NAMES = {"kind"}
 """Columns of the tables that were read."""
 
 
 class Row(Mapping[str, Any]):
-    """A line of a table of harness.rows.frame: attributes are its columns, None where a value, or a column of another
-    kind of row, is missing.
+    """A line of a table of harness.rows.frame: attributes are its columns, None where a value or the column is missing.
 
-    As a mapping it has the fields of a raw row, as functions of harness.rows that take raw rows need them.
+    As a mapping it has the fields of a raw row, for functions of harness.rows that take raw rows.
     """
 
     __slots__ = ("columns",)
@@ -242,16 +239,11 @@ class Dataset:
                 found.append(row)
         return found
 
-    @property
-    def raw(self) -> list[Row]:
-        """Rows and environments, as functions of harness.rows take them."""
-        return [*self.environments.values(), *self.rows]
-
     def table(self, kind: str) -> pandas.DataFrame:
         return self._tables[kind] if kind in self._tables else frame.table(kind, [])
 
     def _lines(self, kind: str) -> list[Row]:
-        return lines(kind, self._tables[kind]) if kind in self._tables else []
+        return lines(kind, self.table(kind))
 
     @property
     def origin(self) -> str:
@@ -305,16 +297,10 @@ class Dataset:
         """The newest timings, of one experiment or of all."""
         return self._timings.get(experiment, [])
 
-    @cached_property
-    def _problems(self) -> dict[str | None, list[Problem]]:
-        return {
-            experiment: sorted({reading.problem_of(row) for row in rows}, key=self.operator.problem_order)
-            for experiment, rows in self._timings.items()
-        }
-
     def problems(self, experiment: str) -> list[Problem]:
         """The problems that an experiment timed, the headline's kind first."""
-        return self._problems.get(experiment, [])
+        slugs = {row.problem: row for row in self.timings(experiment)}
+        return sorted(map(reading.problem_of, slugs.values()), key=self.operator.problem_order)
 
     def peers(self, experiment: str) -> list[str]:
         return sorted({row.backend for row in self.timings(experiment) if not row.technique})
@@ -337,10 +323,8 @@ class Dataset:
     @cached_property
     def _by_twin(self) -> dict[tuple[Any, ...], list[Row]]:
         both = [*((row, row.backend) for row in self.newest), *((row, None) for row in self.newest)]
-        found: dict[tuple[Any, ...], list[Row]] = {}
-        for row, backend in both:
-            found.setdefault((row.kind, row.technique, backend), []).append(row)
-        return found
+        found = grouped(both, lambda one: (one[0].kind, one[0].technique, one[1]))
+        return {name: [row for row, _ in some] for name, some in found.items()}
 
     def of(self, kind: str, technique: str, backend: str | None = None) -> list[Row]:
         """Rows of one kind about one twin, or about all twins of a technique, of any version."""
@@ -377,8 +361,7 @@ class Dataset:
         return self._with_code.get((technique, backend), [])
 
     def codes(self, technique: str, backend: str, arch: str | None = None, tile_key: int | None = None) -> list[Row]:
-        """Rows that counted the instructions of this checkout's twin at the reference tile: inspected binaries, then
-        those that the gate of the ladder read, then others."""
+        """Machine code of this checkout's twin at the reference tile: inspected binaries first, then the ladder's."""
         found = [
             row
             for row in self.with_code(technique, backend)
@@ -398,17 +381,12 @@ class Dataset:
         return sorted(found, key=place)
 
     @cached_property
-    def _holes(self) -> list[Row]:
-        latest: dict[Any, str] = {}
-        for row in self.newest:
-            latest[_cell_of(row)] = max(row.time, latest.get(_cell_of(row), ""))
-        return [
-            row for row in self.newest if row.status != "passed" and row.time == latest[_cell_of(row)] and row.current
-        ]
-
-    def holes(self, experiment: str | None = None) -> list[Row]:
+    def holes(self) -> list[Row]:
         """Rows of this checkout that are not a pass, but for those of a library that was timed again since."""
-        return [row for row in self._holes if experiment in (None, row.experiment)]
+        latest = {cell: max(row.time for row in rows) for cell, rows in grouped(self.newest, _cell_of).items()}
+        return [
+            row for row in self.newest if row.status != "passed" and row.current and row.time == latest[_cell_of(row)]
+        ]
 
     # The number of a cell
 
@@ -508,8 +486,7 @@ class Dataset:
         return row.speed / anchor.speed if anchor else None
 
     def over_anchors(self, row: Row) -> float | None:
-        """The mean over all groups that timed the row's program beside the anchor, or else that timed its kernel at its
-        tile; None where none did."""
+        """The mean over all groups that timed the row's program beside the anchor, else its kernel at its tile."""
         timed = self._replicas.get((*_place(row)[1:], row.mode, row.tile), [])
         for alike in ([one for one in timed if one.program == row.program], [one for one in timed if one.usable]):
             if over := [value for one in alike if (value := self.over_anchor(one))]:
@@ -517,8 +494,7 @@ class Dataset:
         return None
 
     def ratio(self, ours: Point, theirs: Point) -> Ratio | None:
-        """The mean over the processes that timed both programs in one group; else each over the anchors of its groups.
-        None where that fails too, or one does not count."""
+        """Over the processes that timed both programs in one group; else each over the anchors of its groups."""
         if not (ours.counts and theirs.counts and ours.row and theirs.row):
             return None
         if found := self.programs.ratio(ours.row.program, theirs.row.program):
@@ -569,14 +545,11 @@ class Dataset:
         return sorted((run for name, run in self.environments.items() if name in used), key=lambda run: run.time)
 
     def speed_of_light(self, kernel: Row | None = None) -> float | None:
-        """Dense 16-bit tensor-core peak in TFLOPS at the SM clock of this kernel's timing, at the card's highest where
-        the row does not say it; None where that is not known."""
-        for run in self.environments.values():
-            if run.tensor_tflops:
-                ghz = kernel and kernel.clock_ghz
-                scale = ghz * 1e3 / run.max_sm_mhz if ghz and run.max_sm_mhz else 1
-                return float(run.tensor_tflops * scale)
-        return None
+        """Dense 16-bit tensor-core peak in TFLOPS, at the SM clock of this kernel's timing or else at the highest."""
+        run = next((run for run in self.environments.values() if run.tensor_tflops), None)
+        ghz = kernel and kernel.clock_ghz
+        scale = ghz * 1e3 / run.max_sm_mhz if run and ghz and run.max_sm_mhz else 1
+        return run.tensor_tflops * scale if run else None
 
 
 def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
@@ -595,10 +568,10 @@ CELL = (
     *("kind", "experiment", "problem", "technique", "backend", "source_sha256"),
     *("mode", "tool", "roof", "kernel", "tile", "on", "arch"),
 )
+"""Columns that make two rows the same measurement."""
 
 
 def _cell_of(row: Row) -> tuple[Any, ...]:
-    """What makes two rows the same measurement."""
     return tuple(map(row.columns.get, CELL))
 
 

@@ -11,18 +11,12 @@ from harness import operators
 from harness.catalog import techniques, tiles
 from harness.rows import frame, lock, results
 from harness.rows.reading import Hashes
-from reports.data.dataset import KINDS, Dataset, Row, about, lines, made_of
+from reports.data.dataset import CELL, KINDS, Dataset, Row, about, grouped, lines, made_of
 
 if TYPE_CHECKING:
     import pandas
 
 NO_GPU = "a CPU"
-"""The GPU of runs that had none."""
-CELL = (
-    *("experiment", "assembler", "technique", "backend", "kernel", "problem", "tile", "source_sha256", "on", "arch"),
-    *("purpose", "mode", "roof", "tool", "of"),
-)
-"""Columns that make two rows the same measurement."""
 
 
 def load(
@@ -52,20 +46,17 @@ def load(
             chosen = _chosen(tables, operator, gpu, here["timing"])
             picked = {key: one.tile for key, one in chosen.items()}
             tried = {key: one.tried for key, one in chosen.items()}
-            about = picked, tried, operators.get(operator)
             own = {**hashes, **hashes.on.get(gpu, {})} if isinstance(hashes, RecordedHashes) else hashes
-            datasets.append(Dataset(gpu, is_recorded, here, own, *about))
-
+            datasets.append(Dataset(gpu, is_recorded, here, own, picked, tried, operators.get(operator)))
     return sorted(datasets, key=_richness, reverse=True)
 
 
 def _richness(data: Dataset) -> tuple[int, int, bool]:
     """Cells of ladders that count in two languages, which the first pages compare; then all timings that count."""
-    languages: dict[tuple[Any, ...], set[str]] = {}
-    for ladder in {ladder.experiment for ladder in data.operator.ladders}:
-        for row in data.counting(ladder, data.operator.techniques):
-            languages.setdefault((row.technique, row.problem), set()).add(row.backend)
-    both = sum("cuda" in found and len(found) > 1 for found in languages.values())
+    ladders = {ladder.experiment for ladder in data.operator.ladders}
+    rows = [row for ladder in ladders for row in data.counting(ladder, data.operator.techniques)]
+    cells = grouped(rows, lambda row: (row.technique, row.problem)).values()
+    both = sum({"cuda"} < {row.backend for row in some} for some in cells)
     return both, sum(bool(row.usable) for row in data.timings()), not data.recorded
 
 
@@ -97,7 +88,7 @@ def _newer(fresh: pandas.DataFrame, recorded: pandas.DataFrame) -> pandas.DataFr
     """The fresh rows that no recorded one of the same measurement is as new as."""
     if fresh.empty or recorded.empty:
         return fresh
-    cell = [name for name in CELL if name in fresh]
+    cell = [name for name in (*CELL, "assembler", "purpose", "of") if name in fresh]
     latest = recorded.groupby(cell, dropna=False).time.max().rename("last").reset_index()
     last = fresh[cell].merge(latest, on=cell, how="left")["last"].to_numpy()
     return fresh[[not isinstance(seen, str) or time > seen for time, seen in zip(fresh.time, last, strict=True)]]
@@ -131,8 +122,7 @@ def recorded_hashes(recorded: Path) -> RecordedHashes:
 
 
 def of_compilers(recorded: Path, fresh: Iterable[Path], hashes: Hashes | None = None) -> list[Row]:
-    """Machine code that compilers alone made: what is recorded, and what fresh runs have. Code by another assembler
-    than the language's own is left out."""
+    """Machine code, recorded or fresh, that compilers made without a GPU and by their language's own assembler."""
     code = frame.frame("code", root=recorded, runs=tuple(fresh))
     alone = code[(code.of == "code") & (code.assembler == "own") & ((code.gpu == NO_GPU) | ~code.recorded)]
     return lines("code", about(alone, hashes))

@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-BANKS, BANK_BYTES, LANES = 32, 4, 32
-WIDEST = 16
-"""Bytes that a lane moves at most."""
-
+BANKS, BANK_BYTES, LANES, WIDEST = 32, 4, 32, 16
 CELL, ROW, GAP, LEFT, RIGHT, TOP, BOTTOM = 9, 5, 7, 76, 66, 6, 32
 """Of a drawing: a bank's width, a lane's height, the space between phases, the margins."""
 
@@ -35,6 +32,11 @@ class Phase:
     @property
     def passes(self) -> int:
         return max(map(self.degree, range(BANKS)))
+
+    @property
+    def of_lanes(self) -> str:
+        first, last = self.lanes[0], self.lanes[-1]
+        return f"lane {first}" if first == last else f"lanes {first}–{last}"
 
 
 def phases(addresses: Sequence[int | None], width: int) -> list[Phase]:
@@ -60,8 +62,9 @@ def picture(site: Mapping[str, Any]) -> Markup:
         height = ROW * len(phase.lanes)
         parts.append(
             f'<rect class="bed" x="{LEFT}" y="{top}" width="{BANKS * CELL}" height="{height}"/>'
-            f'<text x="{LEFT - 6}" y="{top + height / 2 + 4:g}" text-anchor="end">{_lanes(phase)}</text>'
-            f'<text x="{LEFT + BANKS * CELL + 6}" y="{top + height / 2 + 4:g}">{_passes(phase.passes)}</text>'
+            f'<text x="{LEFT - 6}" y="{top + height / 2 + 4:g}" text-anchor="end">{phase.of_lanes}</text>'
+            f'<text x="{LEFT + BANKS * CELL + 6}" y="{top + height / 2 + 4:g}">{phase.passes} '
+            f"{'pass' if phase.passes == 1 else 'passes'}</text>"
         )
         degrees = [phase.degree(bank) for bank in range(BANKS)]
         for row, (first, count) in enumerate(phase.words):
@@ -88,21 +91,9 @@ def _lane(bank: int, count: int, y: int, degree: int) -> str:
     """A lane's words, wrapped where they pass the last bank."""
     first = min(count, BANKS - bank)
     boxes = [(bank, first)] + ([(0, count - first)] if count > first else [])
+    way = next(least for least in (8, 4, 2, 1) if degree >= least)
     return "".join(
-        f'<rect class="{_class(degree)}" x="{LEFT + start * CELL + 0.5:g}" y="{y + 0.5:g}" '
+        f'<rect class="way{way}" x="{LEFT + start * CELL + 0.5:g}" y="{y + 0.5:g}" '
         f'width="{length * CELL - 1}" height="{ROW - 1}"/>'
         for start, length in boxes
     )
-
-
-def _class(degree: int) -> str:
-    return next(f"way{least}" for least in (8, 4, 2, 1) if degree >= least)
-
-
-def _lanes(phase: Phase) -> str:
-    first, last = phase.lanes[0], phase.lanes[-1]
-    return str(escape(f"lane {first}" if first == last else f"lanes {first}–{last}"))
-
-
-def _passes(count: int) -> str:
-    return "1 pass" if count == 1 else f"{count} passes"

@@ -11,7 +11,6 @@ ROWS = {"wgmma": (24, 15), "mma_sync": (18, 8)}
 HEADING, LIMIT, GAP, FOOT = 24, 16, 8, 28
 """LIMIT: below a heading on a phone, for what the line of a limit says."""
 WIDE, NARROW = 520, 358
-"""Widths in pixels: beside the table, on a phone."""
 LEFT, RIGHT, COLUMN, NUMBER = 130, 44, 40, 38
 """Pixels of the labels, of the column of shares, of the column of speeds on a phone, of a speed beside its bar."""
 
@@ -36,14 +35,11 @@ def _heading(found: Answer, panel: str, *, narrow: bool) -> int:
 
 
 def draw(axes: Axes, found: Answer, width: int, *, narrow: bool = False) -> None:
-    """Into axes that are `width` pixels wide and as high as `height_of` says. On a phone speeds leave the bars for a
-    column."""
+    """Into axes of `width` pixels, as high as `height_of` says. On a phone speeds have a column of their own."""
     right = RIGHT + COLUMN * narrow
     height = height_of(found, narrow=narrow)
-    most = max(
-        [*filter(None, found.limits.values()), *(bar.length or bar.earlier or 0 for bar in found.bars)], default=1
-    )
-    top = 1.04 * most
+    lengths = (bar.length or bar.earlier or 0 for bar in found.bars)
+    top = 1.04 * max([*filter(None, found.limits.values()), *lengths], default=1)
     axes.set(xlim=(0, top), ylim=(height, 0))
     y = 0.0
     for panel in found.limits:
@@ -82,12 +78,9 @@ def in_words(found: Answer) -> str:
         told = ", ".join(f"{bar.label} {bar.tflops:.0f}" for bar in found.of(panel) if bar.tflops)
         earlier = ", ".join(f"{bar.label} {bar.earlier:.0f}" for bar in found.of(panel) if bar.earlier)
         missing = ", ".join(bar.label for bar in found.of(panel) if not bar.tflops and not bar.earlier)
-        parts.append(
-            f"{TITLES[panel][0]}: {told or 'nothing'}"
-            + (f"; in an earlier version: {earlier}" if earlier else "")
-            + (f"; not measured yet: {missing}" if missing else "")
-        )
-    return "TFLOPS with " + ". With ".join(parts) + "."
+        before, yet = earlier and f"; in an earlier version: {earlier}", missing and f"; not measured yet: {missing}"
+        parts.append(f"{TITLES[panel][0]}: {told or 'nothing'}{before}{yet}")
+    return f"TFLOPS with {'. With '.join(parts)}."
 
 
 def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bool) -> None:
@@ -109,15 +102,11 @@ def _bar(axes: Axes, bar: Bar, y: float, thick: int, pixel: float, *, narrow: bo
 
 
 def _speed(axes: Axes, bar: Bar, limit: float | None, end: tuple[float, float], pixel: float, *, narrow: bool) -> None:
-    """As measured: right of the bar, or in it where the limit's line would cross the number. `end`: the right end of
-    its row."""
+    """Right of the bar, or in it where the limit's line would cross the number. `end`: the right end of the row."""
     length = bar.length or 0
+    place, offset, color, side = (length, end[1]), 6, INK, "left"
     if narrow:
-        place, offset, color = end, COLUMN, INK
+        place, offset, side = end, COLUMN, "right"
     elif limit and 0 < limit - length < NUMBER * pixel:
-        place, offset, color = (length, end[1]), -6, INK if bar.is_library else PAPER
-    else:
-        place, offset, color = (length, end[1]), 6, INK
-    write(
-        axes, f"{bar.tflops:.0f}", place, (offset, 0), color=color, weight="bold", ha="left" if offset == 6 else "right"
-    )
+        offset, color, side = -6, INK if bar.is_library else PAPER, "right"
+    write(axes, f"{bar.tflops:.0f}", place, (offset, 0), color=color, weight="bold", ha=side)

@@ -34,11 +34,12 @@ NAMES = {"triton": "Triton, mma.sync", "triton_native": "core Triton"}
 """The two series of core Triton, where both are shown."""
 DROPPED = "hint dropped: only the tile"
 """Instead of a gain, where the compiler ignored what the source asks."""
-TICK_WORDS, GREY_WORDS, RING_WORDS = "tick: the parent", "grey: the tile", "ring: at its best tile"
+OF_TILES = ("tile", "dropped", "both")
+"""Kinds of steps that change the tile."""
 WORDS = {
-    TICK_WORDS: "A tick is the parent’s speed.",
-    GREY_WORDS: "Grey: what the tile alone changes, or below the line where nobody timed that.",
-    RING_WORDS: "A ring is the technique at its best tile.",
+    "tick: the parent": "A tick is the parent’s speed.",
+    "grey: the tile": "Grey: what the tile alone changes, or below the line where nobody timed that.",
+    "ring: at its best tile": "A ring is the technique at its best tile.",
 }
 """What the legend of a technique's figure says where it applies -> what a page adds."""
 WIDE, MARGIN, ROW = 390, 8, 18
@@ -46,16 +47,14 @@ WIDE, MARGIN, ROW = 390, 8, 18
 
 
 def drawn_as(row: Row) -> str:
-    """The series, of NAMES, that a row is drawn as: core Triton is restricted to mma.sync where the row says so,
-    whatever the ladder calls its series."""
+    """The series, of NAMES, that a row is drawn as: the instructions decide, not the ladder's name of the series."""
     backend: str = row.backend
     return "triton_native" if backend == "triton" and row.mma != "mma_sync" else backend
 
 
 @dataclass(frozen=True)
 class StepLine:
-    """One language at one problem. `series`: a language, core Triton as one of NAMES. `best`: the technique at its best
-    tile, where that is another than the reference tile."""
+    """One language at one problem. `series`: see drawn_as. `best`: at the best tile, where that is another one."""
 
     problem: str
     series: str
@@ -67,6 +66,10 @@ class StepLine:
         """The technique's speed; None where it is an earlier version's and the best tile has one of this version."""
         return None if self.best and self.step.point.kind == "earlier" else self.step.point.tflops
 
+    @property
+    def ends(self) -> tuple[float | None, ...]:
+        return self.step.before, self.step.between, self.value, self.best.tflops if self.best else None
+
 
 def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> str | None:
     """From the parent's TFLOPS (a tick) to the technique's (a mark) at their reference tiles, what the tile did by
@@ -75,14 +78,19 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
     lines = []
     for problem in problems:
         for backend in SERIES:
-            found = steps.one_step(data, problem, technique, backend, "reference")
-            tuned = steps.point_of(data, problem, technique, backend, "best")
+            found = steps.one_step(data, problem, technique, backend)
+            tuned = steps.point_of(data, problem, technique, backend, best=True)
             best = tuned if tuned.counts and tuned.row and not tuned.row.reference_tile else None
             if row := found.point.row or (best and best.row):
                 lines.append(StepLine(short_title(problem), drawn_as(row), found, best))
     if not lines:
         return None
-    legend = [word for word in WORDS if _is_asked(word, lines)]
+    asked = (
+        any(line.step.before for line in lines),
+        any(line.step.kind in OF_TILES for line in lines),
+        any(line.best for line in lines),
+    )
+    legend = [word for word, is_asked in zip(WORDS, asked, strict=True) if is_asked]
     places: list[tuple[float, StepLine]] = []  # of the bars
     heads: list[tuple[float, str, str, str]] = []  # of the words above them: what is at the left, its series, the right
     y = 0.0
@@ -99,7 +107,7 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
         places.append((y + 24, line))
         y += 2 * ROW
     height = round(y) + 3 * ROW
-    most = 1.1 * max(filter(None, (value for line in lines for value in _ends(line))))
+    most = 1.1 * max(filter(None, (value for line in lines for value in line.ends)))
     figure, axes = canvas(WIDE, height, MARGIN, MARGIN, 0, 0)
     axes.set(xlim=(0, most), ylim=(height, 0))
     for tick in MaxNLocator(5).tick_values(0, most):
@@ -118,23 +126,12 @@ def step(data: Dataset, problems: Sequence[Problem], technique: Technique) -> st
     return to_svg(figure, f"step {technique.name}", css="step")
 
 
-def _is_asked(word: str, lines: Sequence[StepLine]) -> bool:
-    """Whether the legend needs it."""
-    if word == GREY_WORDS:
-        return any(line.step.kind in ("tile", "dropped", "both") for line in lines)
-    return any(line.best if word == RING_WORDS else line.step.before for line in lines)
-
-
-def _ends(line: StepLine) -> tuple[float | None, ...]:
-    return line.step.before, line.step.between, line.value, line.best.tflops if line.best else None
-
-
 def _draw_step(axes: Axes, line: StepLine, row: float) -> None:
     step, color = line.step, COLORS[line.series]
     before, value = step.before, line.value
     if before and value:
         axes.plot([before], [row], marker="|", ms=10, mew=2, color=color)
-        tile_ends = step.between or (value if step.kind in ("tile", "dropped", "both") else before)
+        tile_ends = step.between or (value if step.kind in OF_TILES else before)
         if tile_ends != before:
             half = step.kind == "both" and not step.between
             low, wide, thick = min(before, tile_ends), abs(tile_ends - before), 4 if half else 7
@@ -155,9 +152,7 @@ def _step_text(line: StepLine) -> str:
     """420 (tile 1.25×, technique 0.96×), best tile 441."""
     step = line.step
     best = f"best tile {_speed(line.best.tflops)}" if line.best else ""
-    if not line.value:
-        return best
-    return ", ".join(filter(None, (f"{_speed(line.value)}{_gain_text(step)}", best)))
+    return ", ".join(filter(None, (f"{_speed(line.value)}{_gain_text(step)}" if line.value else "", best)))
 
 
 def _speed(tflops: float | None) -> str:

@@ -14,8 +14,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 INK, MUTED, GRID, PAPER = "#1a1d21", "#565e69", "#e3e6ea", "#ffffff"
 LIBRARY, TILE, PANEL, BAD, RULE, AUTO = "#5b6470", "#d5dae0", "#f5f6f8", "#b3122f", "#c9ced5", "#8b939e"
 COLORS = {"cuda": "#b84a00", "triton": "#1556c0", "triton_native": "#1556c0", "gluon": "#00796b", "tlx": "#6a1560"}
-"""One hue a language. Core Triton compiled to mma.sync is an open mark and a dashed line, free to choose a filled and a
-solid one."""
+"""One hue a language. Core Triton restricted to mma.sync has an open mark."""
 THEME = {
     INK: "ink",
     MUTED: "muted",
@@ -89,7 +88,6 @@ def canvas(width: int, height: int, left: int, right: int, top: int, bottom: int
 
 
 TICK, LABEL, HEAD = 12, 13, 14
-"""Sizes of type in pixels."""
 BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
 """Of a text that no line goes through."""
 
@@ -108,8 +106,7 @@ def _advance(letter: str, bold: bool) -> float:
 
 
 def write(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float] = (0, 0), **style: Any) -> float:
-    """A text beside a point of the axes, `shift` in pixels to the right and down from there to the middle of its line.
-    Returns its width in pixels."""
+    """A text, the middle of its line `shift` pixels right of and below a point. Returns its width in pixels."""
     size, bold = style.get("size", LABEL), style.get("weight") == "bold"
     options = {"size": size, "va": "baseline", "color": INK, "annotation_clip": False, **style}
     axes.annotate(text, at, xytext=(shift[0], -shift[1] - 0.34 * size), textcoords="offset points", **options)

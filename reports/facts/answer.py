@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
+from itertools import product
+from typing import Any
 
 from harness import operators
 from harness.catalog import sources, techniques, tiles
@@ -21,8 +23,7 @@ Grid = Sequence[tuple[Problem, Mapping[str, Point]]]
 """Every problem of an experiment, with the point of each language."""
 
 SERIES_OF = {"cuda": ("cuda",), "triton": ("triton", "triton_native"), "gluon": ("gluon",), "tlx": ("tlx@3.8.0",)}
-"""Language -> the series of rows that are its kernels: core Triton with and without the limit to mma.sync is one. TLX
-is for a Triton beside the installed one."""
+"""Language -> the series of rows that are its kernels. TLX is for a Triton beside the installed one."""
 CLASSES = {"mma_sync": ("fma", "mma_sync"), "wgmma": ("wgmma",)}
 """Panel -> what its kernels multiply with: those without tensor cores go with mma.sync."""
 
@@ -42,29 +43,31 @@ class Race:
     languages: Mapping[str, tuple[str, ...]]
     libraries: Mapping[str, tuple[str, ...]]
     experiments: Callable[[Dataset, str], list[str]]
-    headline: str
+    headline: str = "ladder"
     labels: Mapping[str, str] = field(default_factory=dict)
     roof: Callable[[Dataset, str], float | None] = lambda data, panel: None
+
+
+def among(*names: str) -> Callable[[Dataset, str], list[str]]:
+    """Those of the experiments that a dataset has, for every language."""
+    return lambda data, language: [name for name in names if name in data.experiments]
 
 
 @dataclass(frozen=True)
 class Bar:
     """The best that a language or a library reaches with one class of tensor-core instructions. `tried`: tiles of which
-    this is the best. `compile_s`: seconds that compiling it took, None where no row says."""
+    this is the best. `compile_s`: seconds to compile it. In TFLOPS: `faster_before`, an earlier version of some kernel
+    that was faster and was not timed since; `paired`, its share of the fastest bar times that one's speed; `anchor`."""
 
     panel: str
     backend: str
-    """A language (cuda, triton, gluon, tlx), or a library."""
     point: Point
     label: str
     tried: int = 1
     compile_s: float | None = None
     faster_before: float | None = None
-    """TFLOPS of an earlier version of some kernel, where that is faster than this one and was not timed since."""
     paired: float | None = None
-    """TFLOPS: its share of the fastest bar of its panel, times that bar's speed; None where no share is known."""
     anchor: float | None = None
-    """TFLOPS of the anchor of its groups; None where they have none."""
 
     @property
     def is_library(self) -> bool:
@@ -93,19 +96,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class Answer:
-    """At one problem, each kernel at its best tile."""
+    """At one problem, each kernel at its best tile: bars panel by panel, the fastest first. `limits`: panel -> TFLOPS
+    of the tensor cores at the SM clock of the fastest bar, if known. `clocks`: panel -> that clock in GHz."""
 
     problem: Problem
     gpu: str
     bars: list[Bar]
-    """Panel by panel, the fastest first."""
     limits: dict[str, float | None]
-    """Panel -> TFLOPS of the tensor cores, at the SM clock of the fastest bar where it was read; None where it was not
-    measured."""
     clocks: dict[str, float | None]
-    """Panel -> that clock in GHz."""
     ratio: Callable[[Point, Point], Ratio | None] = field(compare=False)
-    """Of two speeds: Dataset.ratio."""
 
     def bar(self, panel: str, backend: str) -> Bar:
         return next(bar for bar in self.bars if (bar.panel, bar.backend) == (panel, backend))
@@ -156,8 +155,7 @@ class Answer:
 
 
 def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer | None:
-    """At `problem`, by default one of the headline's that most languages have: `bench`'s own, or else the first. None
-    while none was timed."""
+    """At `problem`, by default the headline's that most languages have, best `bench`'s; None while none is timed."""
     if problem is None:
 
         def place(one: Problem) -> tuple[int, bool]:
@@ -169,7 +167,11 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
         return None
     bars = []
     for panel, languages in race.languages.items():
-        every = {language: list(_points(data, race, problem, language, panel)) for language in languages}
+        every = {
+            language: [point for point in timed if point.row and point.row.mma in CLASSES[panel]]
+            for language in languages
+            for timed in [kernels(data, race.experiments(data, language), problem, data.operator.techniques, language)]
+        }
         points = {language: _fastest(some) for language, some in every.items()}
         points |= {name: _library(data, race, problem, name) for name in race.libraries[panel]}
         found = [
@@ -244,14 +246,12 @@ def _library(data: Dataset, race: Race, problem: Problem, library: str) -> Point
     return max(counting, key=lambda point: str(point.row and point.row.time), default=hole)
 
 
-def _points(data: Dataset, race: Race, problem: Problem, language: str, panel: str) -> Iterator[Point]:
-    for experiment in race.experiments(data, language):
-        for technique in data.operator.techniques:
-            for backend in SERIES_OF[language]:
-                for tuned in (False, True):
-                    point = data.point(experiment, problem, technique.name, backend, best=tuned)
-                    if point.row and point.row.mma in CLASSES[panel]:
-                        yield point
+def kernels(
+    data: Dataset, experiments: Iterable[str], problem: Problem, rungs: Iterable[Technique], language: str
+) -> Iterator[Point]:
+    """These rungs in a language, each at its reference tile and at the one that `tune` chose."""
+    for experiment, rung, backend, tuned in product(experiments, rungs, SERIES_OF[language], (False, True)):
+        yield data.point(experiment, problem, rung.name, backend, best=tuned)
 
 
 def _faster_before(best: Point, points: Sequence[Point]) -> float | None:
@@ -282,14 +282,12 @@ def compile_seconds(data: Dataset, row: Row) -> float | None:
     """What compiling a row's kernel took, by itself or by the newest row of the same program that says it."""
     if row.compile_s is not None:
         return float(row.compile_s)
-    same = [
-        other
-        for other in data.rows
-        if other.compile_s is not None
-        and (other.technique, other.backend, other.problem, other.tile, other.source_sha256)
-        == (row.technique, row.backend, row.problem, row.tile, row.source_sha256)
-    ]
-    return float(max(same, key=lambda other: str(other.time)).compile_s) if same else None
+
+    def program_at(one: Row) -> tuple[Any, ...]:
+        return one.technique, one.backend, one.problem, one.tile, one.source_sha256
+
+    same = [one for one in data.rows if one.compile_s is not None and program_at(one) == program_at(row)]
+    return float(max(same, key=lambda one: str(one.time)).compile_s) if same else None
 
 
 def _of_any_version(bar: Bar) -> float:
@@ -362,23 +360,17 @@ def printed(share: Ratio | Gain | None) -> str:
 
 def over(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Gain]:
     """Language -> its speed over that of `theirs` on the problems where both were timed, if there are any."""
-    found = {name: gains.mean(over_one(data, points, name, theirs) for _, points in grid) for name in languages}
-    return {name: share for name, share in found.items() if share}
+    found = {}
+    for name in languages:
+        ratios = {at: ratio for at, points in grid if (ratio := over_one(data, points, name, theirs))}
+        if share := gains.mean(ratios.values()):
+            found[name] = replace(share, worst=min(ratios, key=lambda at: ratios[at].value))
+    return found
 
 
 def over_one(data: Dataset, points: Mapping[str, Point], ours: str, theirs: str = "library") -> Ratio | None:
     """At one problem."""
     return data.ratio(points[ours], beside(data, points, ours) if theirs == "library" else points[theirs])
-
-
-def worst(data: Dataset, grid: Grid, theirs: str, languages: Iterable[str]) -> dict[str, Problem]:
-    """Language -> the problem at which its speed over that of `theirs` is least."""
-    found: dict[str, Problem] = {}
-    for name in languages:
-        ratios = [(ratio.value, at) for at, points in grid if (ratio := over_one(data, points, name, theirs))]
-        if ratios:
-            found[name] = min(ratios, key=lambda one: one[0])[1]
-    return found
 
 
 def beside(data: Dataset, points: Mapping[str, Point], language: str) -> Point:
@@ -401,8 +393,7 @@ def certainty(shares: Mapping[str, Gain]) -> str:
 
 
 def over_problems(data: Dataset, experiment: str, languages: Iterable[str]) -> list[tuple[Problem, dict[str, Point]]]:
-    """Every problem of an experiment, with the fastest of each language, every library, and as "library" the one
-    beside CUDA."""
+    """Every problem of an experiment: the fastest of each language, every library, and as "library" CUDA's rival."""
     found: list[tuple[Problem, dict[str, Point]]] = []
     for problem in data.problems(experiment):
         points = {

@@ -1,11 +1,17 @@
-"""What each language can say of a technique, from rows of compiled probes."""
+"""What each language can say of a technique, from rows of compiled probes, and what core Triton costs there."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.catalog import sources
+from harness.catalog.entries import Technique
 from harness.expressibility import matrix, verdicts
 from harness.expressibility.matrix import Cell, Mark
+from harness.operators.protocol import Problem
+from reports.data.dataset import Dataset, Ratio
+from reports.data.names import LANGUAGES
+from reports.facts import steps
 
 WORDS: dict[str | None, str] = {
     "direct": "written",
@@ -59,6 +65,18 @@ class Said:
         return self.cell.marks[self.version].proofs if self.cell else ()
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Triton over CUDA, both with one class of tensor-core instructions. `same`: at CUDA's reference tile; `best`: each
+    at its best tile. `program`: the technique whose kernel Triton's twin is again, so that its time is no cost of this
+    one. `dropped`: the machine code shows that the compiler did not do what the source asks."""
+
+    same: Ratio | None
+    best: Ratio | None
+    program: str | None
+    dropped: bool
+
+
 Known = Mapping[tuple[str, str], Said]
 """(technique, language) -> what its probes say. Cells that are proven in no version are left out."""
 
@@ -73,7 +91,8 @@ def said(rows: Iterable[Mapping[str, Any]]) -> Known:
             continue
         newest = proven[-1]
         mark = cell.marks[newest]
-        alike = [version for version in proven if _same(cell.marks[version], mark)]
+        marks = {version: (cell.marks[version].grade, cell.marks[version].fault) for version in proven}
+        alike = [version for version in proven if marks[version] == marks[newest]]
         older = [version for version in proven if version < alike[0]]
         since = alike[0] if older else ""
         name = (cell.technique, cell.dialect)
@@ -81,8 +100,22 @@ def said(rows: Iterable[Mapping[str, Any]]) -> Known:
     return found
 
 
-def _same(one: Mark, other: Mark) -> bool:
-    return (one.grade, one.fault) == (other.grade, other.fault)
+def said_of(
+    technique: str, said: Mapping[tuple[str, str], Said], languages: Iterable[str] = LANGUAGES
+) -> dict[str, Said]:
+    """Language -> what it says of one technique."""
+    return {language: said.get((technique, language), Said(technique)) for language in languages}
+
+
+def cost(data: Dataset, problem: Problem, technique: Technique) -> Cost:
+    """Without numbers where it was not timed in both languages."""
+    found: dict[bool, Ratio | None] = {}
+    for best in (True, False):
+        points = steps.together(data, problem, [(technique, "triton"), (technique, "cuda")], best)
+        classes = {(point.row and point.row.mma) for point in points}
+        found[best] = data.ratio(*points) if len(classes) == 1 else None
+    dropped = steps.hint_dropped(data, technique, "triton", problem, points[0])
+    return Cost(found[False], found[True], sources.same_program(technique.path, "triton"), dropped)
 
 
 def _text(mark: Mark) -> str:

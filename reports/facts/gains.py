@@ -1,9 +1,8 @@
-"""What a technique buys in each language, as numbers: over its parent, over the other language, and why a number is
-missing."""
+"""What a technique buys in each language: over its parent, over the other language, and why a number is missing."""
 
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ DECLINED = "unsupported: "
 @dataclass(frozen=True)
 class Gain:
     """Geometric mean of a ratio over the problems where both sides count. `linked`: some went over the anchor.
-    `processes`: how many timed both sides of the other ones."""
+    `processes`: how many timed both sides of the other ones. `worst`: the problem of `low`, where it was asked for."""
 
     value: float
     cells: int
@@ -29,12 +28,12 @@ class Gain:
     high: float
     linked: bool
     processes: frozenset[int]
+    worst: Problem | None = None
 
 
 @dataclass(frozen=True)
 class Hole:
-    """Why `languages` have no number at the reference tile. `where`: the problems less their sizes, empty where it is
-    all of them; `problems`: how many."""
+    """Why `languages` lack a number at the reference tile. `where`: the kinds of problems, empty where it is all."""
 
     languages: str
     where: str
@@ -79,14 +78,15 @@ def gains(data: Dataset, experiment: str, technique: Technique) -> Gains:
         backend: {problem: data.point(experiment, problem, technique.name, backend) for problem in problems}
         for backend in series
     }
-    versus, best_versus = _both(
-        problems, lambda problem, best: data.versus(experiment, problem, technique, "triton", "cuda", best=best)
+    versus, best_versus = (
+        mean(data.versus(experiment, problem, technique, "triton", "cuda", best=best) for problem in problems)
+        for best in (False, True)
     )
     return Gains(
         {backend: _language(data, experiment, technique, backend, points[backend]) for backend in series},
         _holes(points),
         versus,
-        best_versus,
+        _of_as_many(best_versus, versus),
     )
 
 
@@ -103,10 +103,9 @@ def plain(reason: str) -> str:
 def _language(
     data: Dataset, experiment: str, technique: Technique, backend: str, points: Mapping[Problem, Point]
 ) -> Language:
-    taken = [steps.one_step(data, problem, technique, backend, "reference") for problem in points]
+    taken = [steps.one_step(data, problem, technique, backend) for problem in points]
     gain = mean(step.gain for step in taken)
     best = mean(data.gain(experiment, problem, technique, backend, best=True) for problem in points)
-    best = best if best and (gain is None or best.cells >= gain.cells) else None
     has_tile = any(step.has_tile for step in taken)
     parent = techniques.parent(technique, backend)
     remarks = []
@@ -136,7 +135,7 @@ def _language(
             wrong = len(data.wrong(taken[0].point))
             found = f", which {wrong} gates found wrong" if wrong else ""
             remarks.append(f"only an earlier version was measured{found}")
-    return Language(backend, gain, best, "; ".join(remarks), bool(program), has_tile)
+    return Language(backend, gain, _of_as_many(best, gain), "; ".join(remarks), bool(program), has_tile)
 
 
 def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
@@ -150,26 +149,17 @@ def _holes(points: Mapping[str, Mapping[Problem, Point]]) -> list[Hole]:
     for reason, by_backend in cells.items():
         everywhere = all(len(by_backend[backend]) == len(points[backend]) for backend in by_backend)
         problems = dict.fromkeys(problem for some in by_backend.values() for problem in some)
-        where = dict.fromkeys(short_title(problem) for problem in problems)
+        where = "" if everywhere else ", ".join(dict.fromkeys(map(short_title, problems)))
         *languages, last = map(label, by_backend)
-        holes.append(
-            Hole(
-                " and ".join(filter(None, (", ".join(languages), last))),
-                "" if everywhere else ", ".join(where),
-                len(problems),
-                reason.removeprefix(DECLINED),
-                reason.startswith(DECLINED),
-            )
-        )
+        named = " and ".join(filter(None, (", ".join(languages), last)))
+        is_declined = reason.startswith(DECLINED)
+        holes.append(Hole(named, where, len(problems), reason.removeprefix(DECLINED), is_declined))
     return holes
 
 
-def _both(
-    problems: Collection[Problem], ratio: Callable[[Problem, bool], Ratio | None]
-) -> tuple[Gain | None, Gain | None]:
-    """The mean at the reference tile, and at the best ones where those are known on as many problems."""
-    reference, best = (mean([ratio(problem, at_best) for problem in problems]) for at_best in (False, True))
-    return reference, best if best and (reference is None or best.cells >= reference.cells) else None
+def _of_as_many(best: Gain | None, reference: Gain | None) -> Gain | None:
+    """The mean at the best tiles, where those are known on as many problems as the reference tile."""
+    return best if best and (reference is None or best.cells >= reference.cells) else None
 
 
 def mean(ratios: Iterable[Ratio | None]) -> Gain | None:
@@ -206,10 +196,7 @@ def on_both(ours: Dataset, theirs: Dataset) -> list[OnBoth]:
         for backend in sources.series(SERIES, technique.path):
             if steps.is_parents_program(technique, backend):
                 continue
-            taken = [
-                [steps.one_step(data, one, technique, backend, "reference").gain for data in (ours, theirs)]
-                for one in problems
-            ]
+            taken = ([steps.one_step(of, one, technique, backend).gain for of in (ours, theirs)] for one in problems)
             pairs = [pair for pair in taken if all(pair)]
             here, there = (mean(pair[side] for pair in pairs) for side in range(2))
             if here and there:

@@ -10,13 +10,11 @@ SIZE = 8
 ASKED = 2
 """The piece that the drawn ldmatrix needs of each row."""
 SHOWN = ("mma_ldmatrix", "xor_swizzle", "padded_rows", "tma_swizzle")
-"""Techniques whose pages show them."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`rows`: per row of the tile, which piece lies in each group of banks, or in other drawings which lane holds each
-    number; `asked`: how often a group is asked."""
+    """`rows`: per row of the tile the number drawn at each place; `asked`: how often a group of banks is asked."""
 
     title: str
     text: str

@@ -57,16 +57,11 @@ def features(row: Row) -> list[str]:
 def candidates(row: Row, recorded: Iterable[Row]) -> list[Technique]:
     """The rungs in CUDA whose features, at whatever tile and problem, differ the least from those of a row with machine
     code. Counts of instructions tell these apart, but only at one tile: compile them at the row's for `nearest`."""
-    mine = {*features(row)} - {SWIZZLE}
-    apart: dict[str, int] = {}
-    for other in recorded:
-        if _is_rung(other) and other["backend"] == "cuda" and _cell(other)[0] == _cell(row)[0]:
-            name = other["technique"]
-            differing = len(mine ^ ({*features(other)} - {SWIZZLE}))
-            apart[name] = min(differing, apart.get(name, differing))
-    least = min(apart.values(), default=0)
-    its = reading.problem_of(row).operator
-    return [one for one in techniques.rungs() if one.operator == its and apart.get(one.name) == least]
+    mine, its = {*features(row)} - {SWIZZLE}, _cell(row)[0]
+    others = (other for other in recorded if _is_rung(other) and other["backend"] == "cuda" and _cell(other)[0] == its)
+    apart = [(len(mine ^ ({*features(other)} - {SWIZZLE})), other["technique"]) for other in others]
+    least = {name for differing, name in apart if differing == min(apart)[0]}
+    return [one for one in techniques.rungs() if one.operator == its and one.name in least]
 
 
 def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
@@ -76,7 +71,8 @@ def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:
     recorded, cell = list(recorded), _cell(row)
     alike = [other for other in recorded if _is_rung(other) and _cell(other) == cell]
     mine = {*features(row)}
-    conflicts = _conflicts_of(recorded)
+    counted = (other for other in recorded if other["kind"] == "counters")
+    conflicts = {(other["technique"], other["backend"]): _conflicts(other) for other in counted}
 
     def rank(other: Row) -> tuple[bool, int, bool, float, int]:
         count = conflicts.get((other["technique"], other["backend"]))
@@ -155,10 +151,6 @@ def _cell(row: Row) -> tuple[str, str]:
 def _same_program(one: Row, other: Row) -> bool:
     hashes = [(row.get("arch"), row["code"].get("sass_sha256")) for row in (one, other)]
     return hashes[0] == hashes[1] and hashes[0][1] is not None and one["code"]["census"] == other["code"]["census"]
-
-
-def _conflicts_of(rows: Iterable[Row]) -> Conflicts:
-    return {(row["technique"], row["backend"]): _conflicts(row) for row in rows if row["kind"] == "counters"}
 
 
 def _conflicts(row: Row) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness import operators
 from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
-from reports.data.dataset import Dataset, Row, without_case
+from reports.data.dataset import Dataset, Row, grouped, without_case
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,11 @@ class Sanitized:
 
 def sanitized(datasets: Sequence[Dataset], technique: Technique) -> dict[tuple[str, str], Sanitized]:
     """(backend, tool) -> what it says of the twin, of an earlier version if it was not run on this checkout's."""
-    found: dict[tuple[str, str], dict[bool, list[Row]]] = {}
-    for data in (one for one in datasets if one.operator.name == technique.operator):
-        for row in data.of("sanitizer", technique.name):
-            if not planted_in(row):
-                rows = found.setdefault((row.backend, row.tool), {True: [], False: []})
-                rows[row.current].append(row)
-    return {name: Sanitized(rows[True] or rows[False], not rows[True]) for name, rows in found.items()}
+    own = [data for data in datasets if data.operator.name == technique.operator]
+    rows = [row for data in own for row in data.of("sanitizer", technique.name) if not planted_in(row)]
+    current = grouped((row for row in rows if row.current), lambda row: (row.backend, row.tool))
+    every = grouped(rows, lambda row: (row.backend, row.tool))
+    return {name: Sanitized(current.get(name, every[name]), name not in current) for name in every}
 
 
 def sees_copies(row: Row) -> bool:

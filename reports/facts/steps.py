@@ -1,9 +1,9 @@
 """What a step buys: from the value before it to the value after it, with tile and technique apart.
 
-A step is a technique in one language at one problem, under one policy: at the reference tile, or at its best.
+A step is a technique in one language at one problem: at the reference tile, or at its best.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness import operators
@@ -12,7 +12,6 @@ from harness.catalog.entries import Technique, Tile
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Ratio, Row
 
-POLICIES = ("best", "reference")
 SPILLS = 1024
 """Bytes a thread from which on a kernel is called crippled."""
 HINTED = ("triton", "triton_native")
@@ -50,45 +49,42 @@ class Step:
         return self.kind == "both" and self.ratio is not None and self.alone is None
 
 
-def points_of(
-    data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str
-) -> Iterator[tuple[str, Point]]:
-    """(experiment, the kernel in it), the technique's own experiment first; under "best" at the committed tile."""
-    first = data.experiment_of(technique)
-    for name in (first, *(name for name in data.experiments if name != first)):
-        yield name, data.point(name, problem, technique.name, backend, best=policy == "best")
+def points_of(data: Dataset, problem: Problem, technique: Technique, backend: str, best: bool) -> dict[str, Point]:
+    """Experiment -> the kernel in it, the technique's own experiment first; `best`: at the committed tile."""
+    names = dict.fromkeys((data.experiment_of(technique), *data.experiments))
+    return {name: data.point(name, problem, technique.name, backend, best=best) for name in names}
 
 
-def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Point:
+def point_of(data: Dataset, problem: Problem, technique: Technique, backend: str, best: bool = False) -> Point:
     """The kernel in the first experiment that has it."""
-    found = [point for _, point in points_of(data, problem, technique, backend, policy)]
+    found = [*points_of(data, problem, technique, backend, best).values()]
     counting = next((point for point in found if point.counts), None)
-    if counting is None and policy == "best":
-        return point_of(data, problem, technique, backend, "reference")
+    if counting is None and best:
+        return point_of(data, problem, technique, backend)
     earlier = (point for point in found if point.row)
     why = (point for point in found if point.reason != "not measured")
     return counting or next(earlier, None) or next(why, found[0])
 
 
-def together(data: Dataset, problem: Problem, kernels: Sequence[tuple[Technique, str]], policy: str) -> list[Point]:
+def together(data: Dataset, problem: Problem, kernels: Sequence[tuple[Technique, str]], best: bool) -> list[Point]:
     """Of the first experiment that timed all of these kernels; else each of its own, which may never have met."""
-    every = [dict(points_of(data, problem, *kernel, policy)) for kernel in kernels]
+    every = [points_of(data, problem, *kernel, best) for kernel in kernels]
     for name in every[0]:
         found = [points[name] for points in every if name in points]
         if len(found) == len(kernels) and all(point.counts for point in found):
             return found
-    return [point_of(data, problem, *kernel, policy) for kernel in kernels]
+    return [point_of(data, problem, *kernel, best) for kernel in kernels]
 
 
-def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, policy: str) -> Step:
-    """A technique in one language, from its parent under the same policy. Where one of the two multiplies by wgmma and
-    the other does not, the technique comes first: there is no ratio across instructions."""
-    point = point_of(data, problem, technique, backend, policy)
+def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str, best: bool = False) -> Step:
+    """A technique in one language, from its parent; `best`: each at its committed tile. Where one of the two multiplies
+    by wgmma and the other does not, the technique comes first: there is no ratio across instructions."""
+    point = point_of(data, problem, technique, backend, best)
     above = techniques.parent(technique, backend)
-    before = point_of(data, problem, above, backend, policy) if above else None
+    before = point_of(data, problem, above, backend, best) if above else None
     if not point.counts or not point.row:
         return Step(technique, "none", _value(before), None, None, None, point, before)
-    if before is None or not before.counts or not before.row or _is_by_wgmma_alone(point.row, before.row):
+    if not (before and before.counts and before.row) or (point.row.mma == "wgmma") != (before.row.mma == "wgmma"):
         return Step(technique, "first", None, point.tflops, None, None, point, None)
     moved = point.row.tile != before.row.tile
     ratio = data.ratio(point, before)
@@ -97,25 +93,25 @@ def one_step(data: Dataset, problem: Problem, technique: Technique, backend: str
         kind = "tile" if moved else "same"
     if hint_dropped(data, technique, backend, problem, point):
         kind = "dropped" if moved else "same"
-    at_tile = _at_tile(data, problem, above, backend, point.row) if above and kind == "both" else None
+    at_tile = None
+    if above and kind == "both":
+        tile = Tile.parse(point.row.tile)
+        points = (data.point(name, problem, above.name, backend, tile=tile) for name in data.experiments)
+        at_tile = next((one for one in points if one.counts), None)
     alone = ratio if kind == "technique" else data.ratio(point, at_tile) if at_tile else None
     return Step(technique, kind, before.tflops, point.tflops, _value(at_tile), ratio, point, before, alone)
 
 
 def spill_bytes(data: Dataset, point: Point) -> int:
     """Bytes a thread that the kernel of a point keeps in local memory, by any row that read its machine code."""
-    row = point.row
-    if not row:
-        return 0
-    return max((found["code"].get("spill_bytes") or 0 for found in _codes(data, row)), default=0)
+    read = _codes(data, point.row) if point.row else []
+    return max((found["code"].get("spill_bytes") or 0 for found in read), default=0)
 
 
 def _codes(data: Dataset, row: Row) -> list[Row]:
-    wanted = (row.technique, row.backend, row.problem, row.tile, row.source_sha256)
-    name = (row.technique, row.backend)
-    return [
-        other for other in data.with_code(*name) if (*name, other.problem, other.tile, other.source_sha256) == wanted
-    ]
+    wanted = row.problem, row.tile, row.source_sha256
+    read = data.with_code(row.technique, row.backend)
+    return [other for other in read if (other.problem, other.tile, other.source_sha256) == wanted]
 
 
 def hint_dropped(data: Dataset, technique: Technique, backend: str, problem: Problem, point: Point) -> bool:
@@ -160,16 +156,6 @@ def is_parents_program(technique: Technique, backend: str) -> bool:
     parent = techniques.parent(technique, backend)
     program = sources.same_program(technique.path, backend)
     return bool(parent and program and program in (parent.name, sources.same_program(parent.path, backend)))
-
-
-def _is_by_wgmma_alone(row: Row, before: Row) -> bool:
-    return (row.mma == "wgmma") != (before.mma == "wgmma")
-
-
-def _at_tile(data: Dataset, problem: Problem, parent: Technique, backend: str, row: Row) -> Point | None:
-    tile = Tile.parse(row.tile)
-    points = (data.point(name, problem, parent.name, backend, tile=tile) for name in data.experiments)
-    return next((point for point in points if point.counts), None)
 
 
 def _value(point: Point | None) -> float | None:

@@ -21,11 +21,7 @@ from harness import operators
 
 NOTES = Path(__file__).resolve().parent.parent / "notes" / operators.FIRST
 BLOCK = re.compile(r"^```toml drawings\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-HEADING = "Who works when"
-TEXT = "From left to right, a drawing and not a measurement"
 LEGEND = {"product": "tensor cores", "copy": "copies", "other": "other work", "wait": "waits"}
-PRODUCTS = ("Q K", "P V", "product")
-COPIES = ("load", "store", "reads")
 WAITS = "waits"
 
 
@@ -41,7 +37,9 @@ class Span:
         """What it is drawn as, a key of LEGEND."""
         if not self.label or self.label.startswith(WAITS):
             return "wait"
-        return "product" if self.label.startswith(PRODUCTS) else "copy" if self.label.startswith(COPIES) else "other"
+        if self.label.startswith(("Q K", "P V", "product")):
+            return "product"
+        return "copy" if self.label.startswith(("load", "store", "reads")) else "other"
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ def drawings(technique: str) -> Drawings | None:
     else:
         timelines = of(block.pop("drawing"))
     described = legend(timelines, block.get("legend", {}))
-    return Drawings(block.get("heading", HEADING), block.get("text", TEXT), described, timelines)
+    text = block.get("text", "From left to right, a drawing and not a measurement")
+    return Drawings(block.get("heading", "Who works when"), text, described, timelines)
 
 
 def of(drawn: Iterable[Mapping[str, Any]]) -> list[Timeline]:

@@ -1,9 +1,8 @@
-"""What the answer of every operator shows: what to write, what it costs, and how to measure it. The pages of all but
-the first operator, which add each step and every problem."""
+"""What the answer of every operator shows: what to write, what it costs, how to measure it; the pages of most."""
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,16 +14,15 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, fastest
-from reports.data.names import cell_title, short_gpu
+from reports.data.names import cell_title, short_gpu, short_title
 from reports.draw import bars
 from reports.facts import answer as facts
-from reports.facts.answer import SERIES_OF, Race, over_one, over_problems
+from reports.facts.answer import Race, kernels, over_one, over_problems
 from reports.facts.steps import own_problem
 from reports.pages import downloads
 from reports.pages.common import Line, Page, Rows, provenance
 
 GRID = "grid"
-"""The experiment with every problem."""
 IN_TORCH = {"cudnn": "cudnn", "cublas": "nvidia-cublas"}
 """Part of a peer's name -> what environments call the library that torch brings for it. Other peers are torch's own."""
 ADDRESS = re.compile(r"(https?://|ssh://|(?=[\w.-]+@))(?:([\w.-]+)(?::[^/@]*)?@)?([\w./~:-]+)")
@@ -51,13 +49,11 @@ class Comparison:
         if not every:
             return None
         path, data = next(((path, data) for path, data in every.items() if data.gpu == gpu), next(iter(every.items())))
-        found = self._answer(data)
-        title = cell_title(found.problem).partition("  ")[0]
-        return Line(data.operator.title, path, self.between, title, found.gpu, facts.choices(found))
+        found, title = self._answer(data), data.operator.title
+        return Line(title, path, self.between, short_title(found.problem), found.gpu, facts.choices(found))
 
     def gpus(self, rows: Rows) -> dict[str, Dataset]:
-        """Path -> the dataset that it shows: that of this machine first, then those that timed every problem. Of those
-        that timed CUDA and core Triton."""
+        """Path -> its dataset, of those that timed CUDA and core Triton: first this machine's, then those with GRID."""
         ladder = self.race.headline
         timed = [
             data
@@ -82,12 +78,10 @@ class Comparison:
             "untimed": untimed,
             "timed_at": next((path for path, one in every.items() if one.counting(self.race.headline, untimed)), None),
             "climb": climb(steps, found),
-            "newer_triton": any("@" in row.backend for row in data.counting(self.race.headline)),
+            "newest": any("@" in row.backend for row in data.counting(self.race.headline)),
             "languages": LANGUAGES,
             "over_grid": over_grid,
             "over_cuda": facts.over(data, grid, "cuda", ("gluon",)),
-            "worst": facts.worst(data, grid, "library", LANGUAGES),
-            "certainty": facts.certainty(over_grid),
             "ladder": data.operator.experiment(self.race.headline),
             "all_problems": data.operator.experiment(GRID),
         }
@@ -117,7 +111,7 @@ class Comparison:
         for technique in data.operator.techniques:
             own = own_problem(technique)
             for where in [own, *order] if own else order:
-                points = {name: fastest_of(data, timed[name], where, [technique], name) for name in LANGUAGES}
+                points = {name: fastest(kernels(data, timed[name], where, [technique], name)) for name in LANGUAGES}
                 if any(point.counts for point in points.values()):
                     found.append((technique, where, points))
                     break
@@ -148,8 +142,7 @@ def shown(
     grids: Mapping[str, facts.Grid],
     runs: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What every answer shows. `grids`: name -> what facts.over_problems found, a file each. `runs`: what it measures
-    -> experiment."""
+    """`grids`: name -> what facts.over_problems found, a file each. `runs`: what it measures -> experiment."""
     stem, command = downloads.stem(data, "bars"), bench(found)
     table = [
         {
@@ -177,6 +170,7 @@ def shown(
             files.append(downloads.Download(f"{name}-{stem}", speeds, [point.row for *_, point in each]))
     return {
         "answer": found,
+        "linked": found.linked,
         "finding": facts.finding(found),
         "bars": [Markup(bars.bars(found, width)) for width in (bars.WIDE, bars.NARROW)],
         "choices": facts.choices(found),
@@ -234,8 +228,7 @@ def where(data: Dataset, found: facts.Answer) -> list[str]:
 
 
 def libraries(data: Dataset, found: facts.Answer) -> dict[str, tuple[str, str]]:
-    """Library among the bars -> (how to get it, which version was timed). The first is empty where PyTorch brings the
-    library, the second where nobody timed it."""
+    """Library among the bars -> (how to get it, empty where PyTorch has it; the version timed, empty without one)."""
     found_as = {}
     for bar in found.bars:
         if bar.is_library:
@@ -258,8 +251,7 @@ def _of_gpu(data: Dataset) -> str:
 def climb(
     steps: Iterable[tuple[Technique, Problem, dict[str, Point]]], found: facts.Answer
 ) -> dict[str, tuple[float, float]]:
-    """Language -> TFLOPS of its first step at the answer's problem, and of its best kernel where that is faster: each
-    by its own processes, as the table has them."""
+    """Language -> TFLOPS of its first step at the answer's problem, and of its best kernel where that is faster."""
     firsts: dict[str, float] = {}
     for _, where, points in steps:
         for language, point in points.items():
@@ -267,16 +259,3 @@ def climb(
                 firsts.setdefault(language, point.tflops)
     lasts = {language: found.best(language).tflops or 0 for language in firsts}
     return {language: (first, lasts[language]) for language, first in firsts.items() if first < lasts[language]}
-
-
-def fastest_of(
-    data: Dataset, experiments: Sequence[str], problem: Problem, rungs: Iterable[Technique], language: str
-) -> Point:
-    """The fastest of these rungs in a language, at its reference tile or at the one that `tune` chose."""
-    return fastest(
-        data.point(experiment, problem, rung.name, backend, best=tuned)
-        for experiment in experiments
-        for rung in rungs
-        for backend in SERIES_OF[language]
-        for tuned in (False, True)
-    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +16,17 @@ from markupsafe import Markup
 from harness.catalog import techniques
 from harness.operators.protocol import Problem
 from harness.rows import reading
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset, Row, grouped, why, without_case
+from reports.data.names import anchor
 from reports.facts.answer import Choice
 from reports.facts.expressibility import Known
 from reports.facts.steps import own_problem
 
-PLACE = Path(__file__).resolve().parent
+HEADING = re.compile(
+    r'(?P<around><(?:section|div)\b[^>]* id="(?P<outer>[^"]+)"[^>]*>\s*)?'
+    r"<(?P<tag>h[23])(?P<rest>[^>]*)>(?P<text>.*?)</(?P=tag)>",
+    re.DOTALL,
+)
 
 
 class Page(NamedTuple):
@@ -33,17 +39,14 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """What the pages of one operator are made from."""
+    """What the pages of one operator are made from. `main`: of the GPU shown first; `known`: what each language can say
+    of the techniques, by proofs; `claims`: prose.Claims; `of_all`: the rows of every operator, by its name."""
 
     main: Dataset
-    """Of the GPU that the pages show first."""
     datasets: Sequence[Dataset]
     known: Known
-    """What each language can say of the techniques, by proofs."""
     claims: Callable[..., str]
-    """Checks a directional claim: prose.Claims."""
     of_all: Mapping[str, Rows] = field(default_factory=dict, repr=False)
-    """The rows of every operator, by its name."""
 
     @property
     def fresh_first(self) -> list[Dataset]:
@@ -55,10 +58,6 @@ class Rows:
         order = (self.main, *self.datasets)
         return next((data for data in order if any(row.usable for row in data.of("timing", name))), self.main)
 
-    def that_timed(self, experiment: str) -> Dataset:
-        """The first GPU that timed an experiment; the one shown first where none did."""
-        return next((data for data in self.datasets if data.timings(experiment)), self.main)
-
 
 def of_operator(name: str) -> ModuleType | None:
     """The module of an operator's own pages, reports/pages/<operator>; None where it has none. It has
@@ -68,7 +67,7 @@ def of_operator(name: str) -> ModuleType | None:
     parts(technique), if any -> (template, variables) of what the page of a technique shows beside rows
     references(data), if any -> further functions of hand-written text
     """
-    return importlib.import_module(f"reports.pages.{name}") if (PLACE / name).is_dir() else None
+    return importlib.import_module(f"reports.pages.{name}") if Path(__file__).with_name(name).is_dir() else None
 
 
 @dataclass(frozen=True)
@@ -93,27 +92,25 @@ def other_operators(rows: Rows, data: Dataset) -> list[Line]:
 
 @dataclass(frozen=True)
 class Figure:
+    """`data`: the stem of the files of downloads.experiments with its numbers, empty where there are none."""
+
     svg: Markup
     caption: str
     alt: str
     data: str
-    """The files of downloads.experiments that have its numbers, less their ending; empty where there are none."""
 
 
 def shown_problems(data: Dataset, experiment: str, technique: str) -> list[Problem]:
-    """The problems on which a technique's page shows it: of each cell of the tile tables the one that the ladder has
-    for it, else the one nearest to what `bench` times by default, of those on which it was timed if it was, and its
-    parent too if that was."""
-    cells: dict[str, list[Problem]] = {}
-    timed: dict[Problem, set[str | None]] = {problem: set() for problem in data.problems(experiment)}
-    for row in data.timings(experiment):
-        timed[reading.problem_of(row)].add(row.technique)
+    """The problems on which a technique's page shows it, one of each cell of the tile tables: the ladder's own for it,
+    else the nearest to `bench`'s default; of those on which it, and if possible its parent, was timed."""
+    rows = grouped(data.timings(experiment), reading.problem_of)
+    timed = {problem: {row.technique for row in rows[problem]} for problem in data.problems(experiment)}
     which = techniques.get(f"{data.operator.name}/{technique}")
     parent, own = techniques.parent(which), own_problem(which)
     alone = [problem for problem, names in timed.items() if technique in names]
-    for problem in [problem for problem in alone if parent and parent.name in timed[problem]] or alone or timed:
-        cells.setdefault(problem.cells[-1], []).append(problem)
-    return [min(some, key=lambda one: (one != own, one.distance(data.operator.benchmark))) for some in cells.values()]
+    both = [problem for problem in alone if parent and parent.name in timed[problem]]
+    cells = grouped(both or alone or timed, lambda problem: problem.cells[-1]).values()
+    return [min(some, key=lambda one: (one != own, one.distance(data.operator.benchmark))) for some in cells]
 
 
 def between(values: Sequence[float]) -> str:
@@ -132,3 +129,55 @@ def spread(row: Row) -> str:
     low, middle, high = statistics.quantiles(speeds if len(speeds) > 1 else 2 * speeds, n=4, method="inclusive")
     digits = 1 if middle < 100 else 0
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+@dataclass
+class Hole:
+    """Rows that are not a pass for one reason. `cells`: backend, technique and where, row by row."""
+
+    status: str
+    check: str | None
+    reason: str | None
+    cells: list[tuple[str, str, str]]
+
+    @property
+    def kernels(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((backend, technique) for backend, technique, _ in self.cells))
+
+
+def group_holes(rows: Iterable[Row]) -> list[Hole]:
+    """Holes with one status and reason together, whatever the kernel."""
+    found: dict[tuple[Any, ...], Hole] = {}
+    for row in rows:
+        how = row.mode or row.tool
+        reason, where = row.reason, [row.problem, row.kind, how, row.tile]
+        if row.status == "unsupported" and reason:
+            reason = without_case(reason)  # the cells say which
+        if row.status == "not_converged" and row.samples_ms:
+            reason = "the median is not certain enough after the time that it was given"
+            where.append(why(row).partition(": ")[2])
+        what = (row.status, row.check, reason)
+        cell = (row.backend, row.technique or "", " ".join(filter(None, where)))
+        found.setdefault(what, Hole(*what, [])).cells.append(cell)
+    return list(found.values())
+
+
+def anchored(page: str) -> str:
+    """`page` with a link in each h2, and in each h3 that has an id, to its id: its own, that of the section which it
+    opens, or else its words, numbered. A heading with numbers from rows needs its own: a link must outlive them."""
+    taken = set(re.findall(r' id="([^"]+)"', page))
+
+    def linked(found: re.Match[str]) -> str:
+        rest, own = found["rest"], re.search(r' id="([^"]+)"', found["rest"])
+        name = own[1] if own else found["outer"]
+        if name is None:
+            if found["tag"] == "h3":
+                return found[0]
+            words = anchor(re.sub(r"<[^>]+>|&[#\w]+;", "", found["text"])) or "heading"
+            name = next(one for one in (words, *(f"{words}-{number}" for number in range(2, 999))) if one not in taken)
+            taken.add(name)
+            rest = f' id="{name}"{rest}'
+        link = f'<a class="anchor" href="#{name}" aria-label="link to this heading">#</a>'
+        return f"{found['around'] or ''}<{found['tag']}{rest}>{link}{found['text']}</{found['tag']}>"
+
+    return HEADING.sub(linked, page)

@@ -1,9 +1,8 @@
 """The page about correctness in one screen: what the gates and the sanitizers say of every twin."""
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,8 +12,8 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
 from harness.rows import reading, results
 from reports.data.dataset import Dataset, Row, grouped
-from reports.facts.holes import Hole, group_holes
 from reports.facts.sanitizers import Sanitized, planted_in, sanitized, sees_copies
+from reports.pages.common import Hole, group_holes
 from reports.pages.findings import GATED
 
 PATH = "evidence/correctness.html"
@@ -33,11 +32,10 @@ CAUSES = {
     "unknown": "Not known yet",
 }
 Sanitizers = list[tuple[Technique, dict[tuple[str, str], Sanitized]]]
-"""Every technique, (backend, tool) -> what it says."""
 
 
 def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
-    table = sanitizer_table(datasets)
+    table = [(technique, sanitized(datasets, technique)) for technique in rungs()]
     ran = {name for _, tools in table for name in tools}
     lines = judged_lines(datasets)
     failed = [row for line in lines for one in line.by_backend.values() for row in one.failed if not line.earlier]
@@ -51,7 +49,7 @@ def page(datasets: Sequence[Dataset]) -> dict[str, Any]:
         "failures": len(failed),
         "outdated": sum(one.outdated for line in lines for one in line.by_backend.values()),
         "where": [data.provenance(rows) for data in datasets if (rows := _gates(data))],
-        "sanitized": table,
+        "sanitized": table if ran else [],
         "ran": [name for name in product(SERIES, results.SANITIZERS) if name in ran],
         "has_series": sources.has_series,
         "queues": queues(table),
@@ -77,22 +75,14 @@ def judged(rows: Iterable[Row]) -> Judged:
     rows = list(rows)
     verdicts = [row for row in rows if row["status"] != "unsupported"]
     failed = [row for row in verdicts if row["status"] != "passed"]
-    worst = max((error for row in verdicts for error in _errors(row)), default=0.0)
+    worst = max((row.error for row in verdicts if row.error is not None), default=0.0)
     outdated = sum(map(reading.of_earlier_gate, verdicts))
     return Judged(len(verdicts) - len(failed), len(rows) - len(verdicts), failed, worst, outdated)
 
 
-def _errors(row: Row) -> Iterator[float]:
-    """Of each distribution, over the yardstick; infinite where the kernel's is not finite."""
-    for numbers in (row.get("numerics") or {}).values():
-        if "max_abs" in numbers and (numbers["max_abs"] is None or numbers.get("yardstick")):
-            yield math.inf if numbers["max_abs"] is None else numbers["max_abs"] / numbers["yardstick"]
-
-
 @dataclass(frozen=True)
 class Failure:
-    """Failed checks of one technique and language, for one of CAUSES; where the kernel has changed since, what the
-    gates say of it now."""
+    """Failed checks of one technique and language, for one of CAUSES. `now`: the gates of a kernel that has changed."""
 
     technique: str
     language: str
@@ -159,18 +149,10 @@ def _gates(data: Dataset) -> list[Row]:
 
 def by_experiment(datasets: Sequence[Dataset]) -> list[tuple[str, str, Judged]]:
     """(experiment, what it asks, its verdicts) of this checkout's kernels, the most verdicts first."""
-    questions = {name: experiments.question(name) for name in experiments.files()}
+    asked = {name: experiments.question(name) for name in experiments.files()}
     found = grouped((row for data in datasets for row in _gates(data)), lambda row: row.experiment)
-    every = [
-        (name, questions.get(name.removesuffix(reading.SHARED_PTXAS), ""), judged(rows)) for name, rows in found.items()
-    ]
-    return sorted(every, key=lambda one: -one[2].passed)
-
-
-def sanitizer_table(datasets: Sequence[Dataset]) -> Sanitizers:
-    """Every technique, with what each tool says of its twins; empty if no tool ran."""
-    found = [(technique, sanitized(datasets, technique)) for technique in rungs()]
-    return found if any(tools for _, tools in found) else []
+    names = {name: asked.get(name.removesuffix(reading.SHARED_PTXAS), "") for name in found}
+    return sorted(((name, names[name], judged(found[name])) for name in found), key=lambda one: -one[2].passed)
 
 
 def queues(table: Sanitizers) -> dict[str, int]:
@@ -195,8 +177,7 @@ def _files(finding: str) -> set[str]:
 
 
 def planted_bugs(datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
-    """A tool on a kernel with a planted bug: was it found, and what does a run on a CPU report? `unseen_copy`: the tool
-    was silent where TMA overwrites what is still read."""
+    """Did a tool find a planted bug, does a run on a CPU? `unseen_copy`: it missed that TMA overwrites what is read."""
     diagnoses = {bug.name: bug.diagnosis for bug in planted.bugs()}
     found = [
         {

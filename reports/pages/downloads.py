@@ -16,8 +16,7 @@ ABOUT = ("technique", "backend", "problem", "tile", "mma", "group", "environment
 
 @dataclass(frozen=True)
 class Download:
-    """What a page's figures show, line by line, and the rows behind it: `name`.csv and .jsonl. A page has its own as
-    "files"."""
+    """The numbers of a page's figures and the rows behind them: `name`.csv and .jsonl. A page lists them as "files"."""
 
     name: str
     lines: Sequence[Mapping[str, Any]]
@@ -35,8 +34,7 @@ class Download:
 
 
 def stem(data: Dataset, experiment: str) -> str:
-    """The name of an experiment's files, less its ending: ladder-h200; ladder-h200-here for fresh rows;
-    the operator in front where it is not the first."""
+    """The name of an experiment's files: ladder-h200; gemm-ladder-h200-here for fresh rows of another operator."""
     name = techniques.qualified(experiment, data.operator.name).replace("/", "-")
     return f"{name}-{results.gpu_slug(data.gpu)}{'' if data.recorded else '-here'}"
 

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from harness import operators
@@ -38,7 +36,7 @@ from reports.facts import versions
 from reports.facts.timelines import Span
 from reports.facts.versions import Beside
 from reports.pages import prose
-from reports.pages.prose import NOT_MEASURED, Claims
+from reports.pages.prose import MARKDOWN, NOT_MEASURED, Claims
 
 PATH = "findings.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "findings.md"
@@ -49,13 +47,11 @@ KINDS = {
     "fine": "not affected",
     "none": "not run, or no such call",
 }
-"""Of a version -> what it is."""
 GATED = ("warp_specialize_stages", "producer_consumer", "b1-h16-n1024-d64-fp16-full")
 """Experiment, technique and problem whose gates tell about idle barriers."""
 TIMED = "hopper_versions"
 OVERLAP = ("overlapped_softmax", "d128-full")
-"""The technique whose source puts every exponential after a product is issued and before its result is needed, and the
-cell of the tile tables whose kernel is read."""
+"""The technique whose source puts every exponential under a product, and the cell whose machine code is read."""
 NOT_RUN = "not run"
 ALONE = ("probes", "reproducers")
 """Folders of programs that need Triton and nothing else, no GPU either."""
@@ -70,8 +66,7 @@ class State:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of one of four sorts: lines of compiled programs by what they are, a table of words by tile and version, shares
-    by problem, or lanes."""
+    """One of four: lines of compiled programs, a table of words by tile and version, shares by problem, or lanes."""
 
     title: str
     lines: Mapping[str, Sequence[str]]
@@ -117,7 +112,7 @@ def page(
     return {"findings": found, "kinds": KINDS, "files": found, "most": MOST}
 
 
-def sections() -> list[tuple[str, dict[str, Any], str]]:
+def sections() -> list[prose.Section]:
     return prose.sections(NOTE, "finding")
 
 
@@ -280,20 +275,19 @@ def _finding(title: str, block: dict[str, Any], text: str, facts: _Facts, claims
     )
     functions = {name: getattr(facts, name) for name in ("gated", "failed", "over", "number")}
     try:
-        why = Environment(undefined=StrictUndefined).from_string(text).render(functions, claim=claims).strip()
+        why = prose.filled(text, functions, claim=claims).strip()
     except Exception as error:
         raise ValueError(f"{NOTE.name}, {block['name']}: {error}; correct the reference") from error
     evidence = facts.evidence(block)
-    markdown = MarkdownIt("commonmark", {"html": False})
     return Finding(
         block["name"],
-        Markup(markdown.renderInline(title)),
-        Markup(markdown.render(why)),
+        Markup(MARKDOWN.renderInline(title)),
+        Markup(MARKDOWN.render(why)),
         states,
         block["file"],
         command_of(block),
         prints(block),
-        Markup(markdown.renderInline(block.get("needs", ""))),
+        Markup(MARKDOWN.renderInline(block.get("needs", ""))),
         evidence,
         _issue(title, block, why, states, evidence),
     )

@@ -1,24 +1,21 @@
 """The pages of the guide: Markdown of notes/guide, and the planted bugs with what one of them prints."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from harness import operators
 from harness.catalog import planted
 from harness.catalog.entries import Technique
-from reports.pages import listing
+from reports.pages import listing, prose
 
 NOTES = Path(__file__).resolve().parent.parent / "notes" / "guide"
 BUG = "ring_wrong_phase_at_empty"
 PATCH = f"{planted.FOLDER}/{BUG}.patch"
 CHECK = ("check", "warp_specialized", "--backend", "cuda", "--on", "cpu")
-"""The command that diagnoses it."""
 PRINTED = NOTES / "cpu_printed.txt"
 """What that command prints about the first problem; tests/unit/reports/test_guide.py holds it against a run."""
 PTX_ISA = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
@@ -33,7 +30,6 @@ SECTIONS = {
     "bar": "parallel-synchronization-and-communication-instructions-bar",
     "setmaxnreg": "miscellaneous-instructions-setmaxnreg",
 }
-"""Instruction -> its section of the PTX ISA."""
 TITLES = {
     "reading": "How to read this report",
     "judging": "Right, slower, or noise?",
@@ -46,21 +42,16 @@ TITLES = {
 
 
 def page(name: str) -> dict[str, Any]:
-    about = {"sections": SECTIONS, "ptx_isa": PTX_ISA, **(_broken() if name == "cpu" else {})}
-    return {"title": TITLES[name], "text": _text(name, about)}
+    markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
+    about = {"sections": SECTIONS, "ptx_isa": PTX_ISA, **_broken()}
+    html = markdown.render(prose.filled((NOTES / f"{name}.md").read_text(), about))
+    return {"title": TITLES[name], "text": Markup(html.replace("<pre>", '<pre class="code">'))}
 
 
 def ptx(technique: Technique) -> dict[str, str]:
     """Instruction -> address, of those that a technique is about."""
     names = operators.get(technique.operator).instructions.get(technique.name, ())
     return {name: PTX_ISA + SECTIONS[name] for name in names}
-
-
-def _text(name: str, variables: Mapping[str, Any]) -> Markup:
-    written = Environment(undefined=StrictUndefined, autoescape=False).from_string((NOTES / f"{name}.md").read_text())
-    markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
-    html = markdown.render(written.render(variables))
-    return Markup(html.replace("<pre>", '<pre class="code">'))
 
 
 def _highlighted(code: str, language: str, _: str) -> str:

@@ -16,36 +16,33 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from harness import operators
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import page_of, short_gpu
-from reports.facts import layouts, matrix, timelines
-from reports.facts.expressibility import LONG, Known
+from reports.data.names import OF_LADDERS, page_of, short_gpu
+from reports.facts import layouts, timelines
+from reports.facts.expressibility import LONG, Known, said_of
 from reports.pages import listing, prose
 
 PATH = "learn.html"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "learn.md"
-LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "cuda": "CUDA"}
 
 
 def page(every: Mapping[str, Sequence[Dataset]], known: Known, claims: prose.Claims) -> dict[str, Any]:
     """`every`: operator -> its datasets, at least one."""
-    lessons = [_lesson(*one, every, known, claims) for one in sections()]
+    lessons = [_lesson(one, every, known, claims) for one in sections()]
     drawn = {said.grade for lesson in lessons for said in lesson["said"].values()}
     return {
         "lessons": lessons,
-        "languages": LANGUAGES,
+        "languages": OF_LADDERS,
         "legend": {grade: text for grade, text in LONG.items() if grade in drawn},
         "first": operators.get(operators.FIRST),
     }
 
 
-def sections() -> list[tuple[str, dict[str, Any], str]]:
+def sections() -> list[prose.Section]:
     return prose.sections(NOTE, "lesson")
 
 
@@ -76,11 +73,10 @@ def _written(
     block: Mapping[str, Any], datasets: Sequence[Dataset], claims: Callable[..., str]
 ) -> tuple[str, str, Dataset]:
     """The number and the sentence, all of one GPU: the first that has them in this version."""
-    environment = Environment(undefined=StrictUndefined)
 
     def of(data: Dataset, claim: Callable[..., str]) -> tuple[str, str, Dataset]:
         given = {**prose.references(data), "claim": lambda *those: claim(*those).replace(prose.UNKNOWN, "")}
-        number, buys = (environment.from_string(block[part]).render(given).strip() for part in ("number", "buys"))
+        number, buys = (prose.filled(block[part], given).strip() for part in ("number", "buys"))
         return number, buys, data
 
     tried = (of(data, prose.Claims()) for data in datasets)
@@ -89,33 +85,28 @@ def _written(
 
 
 def _lesson(
-    head: str,
-    block: dict[str, Any],
-    text: str,
-    every: Mapping[str, Sequence[Dataset]],
-    known: Known,
-    claims: prose.Claims,
+    section: prose.Section, every: Mapping[str, Sequence[Dataset]], known: Known, claims: prose.Claims
 ) -> dict[str, Any]:
     """`legend`: kind of a span -> what it is, of those that are drawn. `layouts`: two layouts of a tile in shared
     memory, where these are the picture. `gpu`: whose the number is. `over`: the anchor, where it is of two groups."""
+    head, block, text = section
     technique = techniques.of_qualified(block["technique"])
     path = sources.kernel_file("cuda", technique.path)
     number, buys, data = _written(block, every[technique.operator], claims)
-    markdown = MarkdownIt("commonmark", {"html": False})
     drawn = timelines.of(block.get("drawing", ()))
     return {
         **{part: block[part] for part in ("name", "also", "picture")},
         "technique": page_of(technique),
         "title": head,
-        "text": Markup(markdown.render(text)),
+        "text": Markup(prose.MARKDOWN.render(text)),
         "timelines": drawn,
         "legend": timelines.legend(drawn, block.get("legend", {})),
         "layouts": () if drawn else layouts.LAYOUTS[:2],
         "path": path.relative_to(sources.ROOT).as_posix(),
         "code": listing.highlighted(cut(path, block["cut"]), "cuda"),
         "number": number.replace("~", ""),
-        "buys": Markup(markdown.renderInline(buys.replace("~", ""))),
+        "buys": Markup(prose.MARKDOWN.renderInline(buys.replace("~", ""))),
         "gpu": short_gpu(data.gpu),
         "over": data.operator.anchor if "~" in number + buys else "",
-        "said": matrix.said_of(block.get("cell", techniques.key(technique)), known, LANGUAGES),
+        "said": said_of(block.get("cell", techniques.key(technique)), known, OF_LADDERS),
     }

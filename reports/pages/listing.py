@@ -16,7 +16,6 @@ from reports.facts.steps import program_of
 
 LEXERS = {".cu": "cuda", ".py": "python"}
 SHOWN = 20
-"""Lines of an excerpt."""
 INSIDE = 3
 """A new line of a function tells as much as this many declarations beside it."""
 FIRST_PHASE = "// S = Q K^T"
@@ -101,7 +100,8 @@ def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
             return None
         matcher = difflib.SequenceMatcher(None, before.read_text().splitlines(), lines, autojunk=False)
         changed = [range(start, end) for what, *_, start, end in matcher.get_opcodes() if what != "equal"]
-        code = [place for places in changed for place in places if _is_code(lines[place])]
+        text = [place for places in changed for place in places if lines[place].strip()]
+        code = [place for place in text if not lines[place].strip().startswith(("//", "#include"))]
         new = {place: INSIDE if lines[place].startswith(" ") else 1 for place in code}
         places = range(max(1, len(lines) - SHOWN + 1))
         first = max(places, key=lambda place: sum(new.get(line, 0) for line in range(place, place + SHOWN)))
@@ -120,10 +120,6 @@ def excerpt(parent: Technique | None, technique: Technique) -> Excerpt | None:
     )
 
 
-def _is_code(line: str) -> bool:
-    return bool(line.strip()) and not line.strip().startswith(("//", "#include"))
-
-
 @cache
 def style() -> str:
     """CSS of the highlighting, for light and for dark pages."""
@@ -133,10 +129,7 @@ def style() -> str:
 
 
 def highlighted(text: str, lexer: str, marked: tuple[int, ...] = ()) -> Markup:
-    """`text` in the language that pygments calls `lexer`, for a <pre class="code">. `marked`: lines, from 1 on.
-
-    From the build folder where it was made before: of drawing a site this takes two fifths.
-    """
+    """For a <pre class="code">, by pygments, or from the build folder: it takes long. `marked`: lines, from 1 on."""
     digest = hashlib.sha256(f"{pygments.__version__} {lexer} {marked}\0{text}".encode()).hexdigest()
     made = sources.CACHE / "highlighted" / f"{digest[:24]}.html"
     if not made.is_file():

@@ -7,20 +7,17 @@ from harness import operators
 from harness.catalog import experiments, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import RELEASES, rungs
-from harness.expressibility import matrix as proofs
-from harness.expressibility import verdicts
+from harness.expressibility import matrix, verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
 from harness.expressibility.verdicts import files_of
-from harness.rows import reading, stats
+from harness.rows import reading
 from reports.data.dataset import Dataset, grouped
 from reports.data.names import LANGUAGES, page_of, short_gpu, theme, themes, title
-from reports.facts import history, matrix
-from reports.facts.expressibility import LONG, Known, Said
+from reports.facts import scores
+from reports.facts.expressibility import LONG, WORDS, Known, Said, said_of
 from reports.facts.gains import gains, on_both
-from reports.facts.holes import group_holes
-from reports.facts.scores import scored
 from reports.pages import downloads
-from reports.pages.common import Rows
+from reports.pages.common import Rows, group_holes
 
 OTHERS = "Not on a ladder"
 DIFFER = 1.05
@@ -45,7 +42,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         lines.setdefault(theme(rung), []).append(_line(known, techniques.key(rung), rung.change, rung, rows))
     where = {name: heading for heading, titles in themes().items() for name in titles}
     on_ladders = {techniques.key(rung) for rung in rungs()}
-    for name, idea in proofs.techniques_of_matrix().items():
+    for name, idea in matrix.techniques_of_matrix().items():
         if name not in on_ladders and any((name, language) in known for language in LANGUAGES):
             lines.setdefault(where.get(name, OTHERS), []).append(_line(known, name, idea))
     graded = {technique for technique, language in known if language in LANGUAGES}
@@ -55,7 +52,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "languages": LANGUAGES,
         "long": LONG,
         "drawn": {one.grade for (_, language), one in known.items() if language in LANGUAGES},
-        "proven": proofs.proven(proofs.cells(compiled)),
+        "proven": matrix.proven(matrix.cells(compiled)),
         "written": {
             head: sum(said.counts == "direct" for (_, of), said in known.items() if of == language)
             for language, head in LANGUAGES.items()
@@ -64,7 +61,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "graded": len(graded),
         "versions": VERSIONS,
         "rivals": RIVALS,
-        "asked": [(name, idea, matrix.said_of(name, known, RIVALS)) for name, idea in proofs.ASKED.items()],
+        "asked": [(name, idea, said_of(name, known, RIVALS)) for name, idea in matrix.ASKED.items()],
         "changes": changes(known),
         "gpus": two_gpus(rows[operators.FIRST]),
     }
@@ -98,27 +95,23 @@ def two_gpus(rows: Rows) -> dict[str, Any] | None:
 def _together(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """In their order, but what several operators call by one name one after another."""
     names = [line["name"].rpartition("/")[2] for line in lines]
-    return [lines[place] for place in sorted(range(len(lines)), key=lambda place: (names.index(names[place]), place))]
+    return sorted(lines, key=lambda line: names.index(line["name"].rpartition("/")[2]))
 
 
 def _line(
     known: Known, name: str, idea: str, rung: Technique | None = None, rows: Mapping[str, Rows] | None = None
 ) -> dict[str, Any]:
     data = rows[rung.operator].of_technique(rung.name) if rung and rows else None
-    found = gains(data, data.experiment_of(rung), rung) if rung and data and data.raw else None
+    found = gains(data, data.experiment_of(rung), rung) if rung and data and data.rows else None
     return {
         "name": name,
         "title": title(rung.name if rung else name),
         "idea": idea,
         "operator": operators.get(rung.operator).title if rung else "",
         "path": page_of(rung) if rung else None,
-        "said": matrix.said_of(name, known),
+        "said": said_of(name, known),
         "gains": found,
     }
-
-
-def proof_pages(known: Known) -> list[str]:
-    return list(dict.fromkeys(name for name, _ in known))
 
 
 def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
@@ -129,10 +122,10 @@ def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
     datasets = rows[rung.operator if rung else operators.FIRST].datasets
     return {
         "name": name,
-        "idea": rung.change if rung else (proofs.techniques_of_matrix() | proofs.ASKED).get(name, ""),
+        "idea": rung.change if rung else (matrix.techniques_of_matrix() | matrix.ASKED).get(name, ""),
         "path": page_of(rung) if rung else None,
         "languages": languages,
-        "said": matrix.said_of(name, known, languages),
+        "said": said_of(name, known, languages),
         "gated": {
             language: found[0]
             for language in languages
@@ -172,16 +165,14 @@ def changes(known: Known) -> list[tuple[Said, str, bool]]:
     for (_, language), said in known.items():
         if language in LANGUAGES and said.cell and said.cell.changes:
             proven = [mark for mark in said.cell.marks.values() if mark.state == verdicts.PROVEN]
-            *older, newest = [(bool(mark.fault), matrix.ORDER[mark.grade]) for mark in proven]
+            *older, newest = [(bool(mark.fault), list(WORDS).index(mark.grade)) for mark in proven]
             found.append((said, language, any(rank < newest for rank in older)))
     return sorted(found, key=lambda one: not one[2])
 
 
 def regressions(data: Dataset) -> dict[str, Any]:
     """How cells of the scorecard moved from run to run, and how far they move although nothing changed."""
-    pairs = stats.pairs(data.table("timing")) if data.recorded and data.rows else None
-    limits = None if pairs is None else stats.limits(pairs, one_board=False)
-    found = history.sections(data)
+    found = scores.sections(data)
     each = {id(one): one for section in found.values() for one in section}.values()  # one may be in several sections
     table = [
         {
@@ -202,7 +193,7 @@ def regressions(data: Dataset) -> dict[str, Any]:
     return {
         "sections": found,
         "unedited": [one for one in each if one.verdict and not one.edited],
-        "noise": limits and limits.ratio,
+        "noise": scores.between_boards(data) if data.recorded and data.rows else None,
         "anchor": data.operator.anchor,
         "files": [downloads.Download("regressions", table, rows)] if table else [],
     }
@@ -213,24 +204,20 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     questions = COMMANDS | {name: experiments.question(name).replace("`", "") for name in experiments.full_names()}
     tables = []
     for data in datasets:
-        lines = []
-        for name in data.experiments:
-            rows = [row for row in data.newest if row.experiment == name]
-            asked = name.removesuffix(reading.SHARED_PTXAS)
-            lines.append(
-                {
-                    "name": name,
-                    "question": questions.get(data.operator.experiment(asked)) or questions.get(asked, ""),
-                    "rows": len(rows),
-                    "stem": downloads.stem_of(data, name),
-                    "holes": group_holes(data.holes(name)),
-                }
-            )
-        if lines:
-            tables.append((data, lines))
+        lines = [
+            {
+                "name": name,
+                "question": questions.get(data.operator.experiment(asked)) or questions.get(asked, ""),
+                "rows": sum(row.experiment == name for row in data.newest),
+                "stem": downloads.stem_of(data, name),
+                "holes": group_holes(row for row in data.holes if row.experiment == name),
+            }
+            for name, asked in ((name, name.removesuffix(reading.SHARED_PTXAS)) for name in data.experiments)
+        ]
+        tables += [(data, lines)] if lines else []
     return {
         "tables": tables,
-        "scorecards": [(data, entries) for data in datasets if (entries := scored(data))],
+        "scorecards": [(data, entries) for data in datasets if (entries := scores.scored(data))],
         "files": [one for data in datasets for one in downloads.experiments(data)],
     }
 

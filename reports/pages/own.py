@@ -39,13 +39,13 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
     problems = list(dict.fromkeys(reading.problem_of(row) for row in rows if "problem" in row))
     kernels = []
     for name in dict.fromkeys(row["kernel"] for row in mine):
-        code = code_of(name, mine)
+        code, tried = code_of(name, mine), ("code", name)
         kernels.append(
             {
                 "name": name,
                 "gates": [row for row in gates if row["kernel"] == name],
                 "code": code,
-                "why_no_code": _why_no_code(name, mine),
+                "why_no_code": next((row.get("reason") for row in mine if (row["kind"], row["kernel"]) == tried), None),
                 "features": resemblance.features(code) if code else [],
                 "like": resemblance.nearest(code, recorded) if code else None,
                 "source": "cuda" if name.endswith(".cu") else "python",
@@ -56,12 +56,16 @@ def page(rows: Sequence[Row], recorded: Iterable[Row]) -> dict[str, Any]:
         "tables": [(problem, lines(problem, rows, recorded)) for problem in problems],
         "error": reading.error_over_yardstick,
         "census": _census,
-        "label_of": lambda row: (row.get("details") or {}).get("label"),
+        "label_of": _label,
     }
 
 
 def _operator(row: Row) -> str:
     return row.get("operator") or operators.FIRST
+
+
+def _label(row: Row) -> str | None:
+    return (row.get("details") or {}).get("label")
 
 
 def code_of(name: str, rows: Iterable[Row]) -> Row | None:
@@ -70,17 +74,11 @@ def code_of(name: str, rows: Iterable[Row]) -> Row | None:
     return max(its, key=lambda row: row["kind"] == "code", default=None)
 
 
-def _why_no_code(name: str, mine: Iterable[Row]) -> str | None:
-    """What became of the attempt to compile a .cu file; None where there was none."""
-    return next((row.get("reason") for row in mine if (row["kind"], row["kernel"]) == ("code", name)), None)
-
-
 def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> list[Line]:
     """Of one problem, the fastest first: all that this run timed, and the recorded rungs that it did not."""
-    timed: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        if results.what(row) == "timing" and row.get("samples_ms") and reading.problem_of(row) == problem:
-            timed[row.get("kernel") or row.get("technique") or "", row["backend"]] = row
+    here = (row for row in rows if results.what(row) == "timing" and row.get("samples_ms"))
+    its = (row for row in here if reading.problem_of(row) == problem)
+    timed = {(row.get("kernel") or row.get("technique") or "", row["backend"]): row for row in its}
     fields = problem.to_dict()
     there = [row for row in recorded if row.get("problem") == fields and results.what(row) == "timing"]
     ladder: dict[tuple[str, str], Row] = {}
@@ -99,16 +97,11 @@ def lines(problem: Problem, rows: Iterable[Row], recorded: Iterable[Row]) -> lis
             where,
             100 * reading.tflops(row) / best,
             row["backend"] == own.BACKEND,
-            _remark(row),
+            ", ".join(filter(None, (_label(row), "" if row["status"] == "passed" else row["status"]))),
         )
         for row, where in every
     ]
     return sorted(found, key=lambda line: -line.tflops)
-
-
-def _remark(row: Row) -> str:
-    status = "" if row["status"] == "passed" else row["status"]
-    return ", ".join(filter(None, ((row.get("details") or {}).get("label"), status)))
 
 
 def recorded_rows(folder: Path, gpu: str) -> list[Row]:

@@ -10,7 +10,7 @@ ascend. Where they do not, the text says so, and tests/unit/reports/test_claims.
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -29,12 +29,17 @@ from reports.pages.common import of_operator
 
 ROOT = Path(__file__).resolve().parent.parent / "notes"
 ARCH = "sm_90a"
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 BLOCK = re.compile(r"^```toml .*?^```\n", re.MULTILINE | re.DOTALL)
 """In a note, what a page draws instead of showing its text."""
 NOT_MEASURED = "not measured"
 EARLIER = "not measured in this version"
 BROKEN = " (the rows used here say otherwise)"
 UNKNOWN = " (not known: no rows of this version)"
+
+
+Section = tuple[str, dict[str, Any], str]
+"""The title, the block and the text of a part of a note."""
 
 
 class Number(float):
@@ -52,16 +57,14 @@ class Number(float):
 
 
 class Claims:
-    """Checks the directional claims of pages; `broken` names those that do not hold for the rows, `unknown` those about
-    a number that was not measured in this version."""
+    """Directional claims of pages. `broken`: the names of false ones; `unknown`: of those about unmeasured numbers."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.unknown: list[str] = []
 
     def __call__(self, name: str, *ascending: Any) -> str:
-        """Nothing where the numbers ascend, UNKNOWN where one is not measured, else BROKEN. A number is a float, a
-        ratio with a value, or None."""
+        """Nothing where the numbers (floats, ratios, None) ascend, UNKNOWN where one is not measured, else BROKEN."""
         values = [getattr(number, "value", number) for number in ascending]
         known = [math.nan if value is None else float(value) for value in values]
         if any(map(math.isnan, known)):
@@ -82,19 +85,21 @@ def render(
     path = root / data.operator.name / f"{name}.md"
     if not path.is_file():
         return None
-    environment = Environment(undefined=StrictUndefined, autoescape=False)
     try:
-        written = BLOCK.sub("", path.read_text())
         elsewhere = Elsewhere(data, datasets)
-        text = elsewhere.explained(environment.from_string(written).render(elsewhere.references, claim=claims))
+        text = elsewhere.explained(filled(BLOCK.sub("", path.read_text()), elsewhere.references, claim=claims))
     except Exception as error:
         raise ValueError(f"{path.name}: {error}; correct the reference in reports/notes/{path.name}") from error
-    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+    return Markup(MARKDOWN.render(text))
+
+
+def filled(text: str, *functions: Mapping[str, Any], **others: Any) -> str:
+    """The text with what its references say. Raises for a name that is not given."""
+    return Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(*functions, **others)
 
 
 class Elsewhere:
-    """The functions of a text, which take a number that a dataset lacks from rows of earlier versions and of other
-    GPUs. Such a number has a mark, and no claim may use it."""
+    """The functions of a text. A number of an earlier version or another GPU gets a mark, and no claim may use it."""
 
     MARKS = "†‡§¶"
 
@@ -105,9 +110,8 @@ class Elsewhere:
 
     def _places(self) -> Iterator[tuple[str, Dataset]]:
         """Where a number is looked for, one after the other."""
-        if not self._datasets:
-            return
-        yield "Of an earlier version of the kernel.", self._data.of_any_version
+        if self._datasets:
+            yield "Of an earlier version of the kernel.", self._data.of_any_version
         for other in self._datasets:
             if other.gpu != self._data.gpu:
                 gpu = f"On an {short_gpu(other.gpu)}"
@@ -135,8 +139,8 @@ class Elsewhere:
         return f"{text}\n\n{' '.join(used)}" if used else text
 
 
-def sections(note: Path, kind: str) -> list[tuple[str, dict[str, Any], str]]:
-    """(title, block, text) of each section that begins with a block "```toml KIND", in the order of the note."""
+def sections(note: Path, kind: str) -> list[Section]:
+    """Each section that begins with a block "```toml KIND", in the order of the note."""
     pattern = rf"^## ([^\n]+)\n\n```toml {kind}\n(.*?)^```\n(.*?)(?=^## |\Z)"
     found = re.finditer(pattern, note.read_text(), re.MULTILINE | re.DOTALL)
     return [(one[1], tomllib.loads(one[2]), one[3]) for one in found]
@@ -198,8 +202,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         return Number(found.value, f"{'~' if found.linked else ''}{found.value:.2f}×")
 
     def code(technique: str, backend: str, problem: str, what: str, arch: str = ARCH) -> Number:
-        """A number from the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction
-        of the census."""
+        """Of the machine code at the reference tile: registers, spill_bytes, smem_bytes or an instruction's count."""
         for row in data.codes(rung(technique).name, backend, arch, parse(problem).tile_key):
             if row.problem == parse(problem).slug:
                 count = row["code"].get(what, (row["code"].get("census") or {}).get(what, 0))
@@ -217,8 +220,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         return Number(speed, f"{speed:.0f} TFLOPS" + ("" if current else " (earlier version)"))
 
     def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> Number:
-        """What the gates said of this checkout's kernel, or of earlier versions: passed, or status and check; how many
-        different things they said."""
+        """What gates said of this checkout's kernel or of earlier versions; its value: how many different things."""
         rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "gate"]
         asked = [row for row in rows if row.current is not earlier]
         said = {f"{row['status']} ({row['check']})" if row.check else row.status for row in asked}
@@ -251,10 +253,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
                 return Number(value, form.format(value))
         return Number(None, NOT_MEASURED)
 
-    functions: tuple[Callable[..., Number], ...] = (
-        *(tflops, best, tried, gain, gain_at),
-        *(versus, over, code, gate, ncu),
-    )
+    functions: list[Callable[..., Number]] = [tflops, best, tried, gain, gain_at, versus, over, code, gate, ncu]
     further: Any = getattr(of_operator(data.operator.name), "references", lambda _: {})
     return {one.__name__: one for one in functions} | further(data)
 

@@ -1,8 +1,5 @@
-"""The search box in the head of every page: its index is a script of its own, which a page loads when the box is used.
-
-Lessons, the glossary, techniques, findings and pages are found by titles, by words of notes/search.toml and by what is
-said of them.
-"""
+"""The index of the search box, a script of its own that a page loads when the box is used: lessons, the glossary,
+techniques, findings and pages by title, by what is said of them and by words of notes/search.toml."""
 
 import json
 import re
@@ -19,7 +16,6 @@ from reports.pages import findings, guide, learn
 PATH = "search.js"
 NOTE = Path(__file__).resolve().parent.parent / "notes" / "search.toml"
 TERM = re.compile(r"^- \*\*(.+?):\*\* (.+(?:\n  .+)*)", re.MULTILINE)
-"""An entry of the glossary."""
 
 
 def script() -> str:
@@ -27,14 +23,12 @@ def script() -> str:
 
 
 def entries() -> Iterator[dict[str, Any]]:
-    """Title, kind, where it leads, what is said of it, and other words for it. Raises ValueError for words of a page
-    that is not there."""
+    """Raises ValueError for words of a page that is not there."""
     note = tomllib.loads(NOTE.read_text())
     pages = note.pop("pages")
     for one in _entries():
         yield {**one, "words": [*one["words"], *note.pop(one["to"], ())]}
-    for to, page in pages.items():
-        yield _entry(page["title"], "page", to, "", page["words"])
+    yield from (_entry(page["title"], "page", to, "", page["words"]) for to, page in pages.items())
     if note:
         raise ValueError(f"{NOTE.name}: no entry leads to {', '.join(note)}; name another or give it a title")
 

@@ -1,6 +1,7 @@
 """The page of one technique: both sources, their machine code, what they count, their numerics and their times."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
@@ -12,16 +13,14 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import SERIES, rungs
 from harness.operators.protocol import Problem
 from harness.rows import reading, results
-from reports.data.dataset import Dataset, Row
+from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import LANGUAGES, label, page_of, short_title, theme, title
 from reports.draw import banks, figures
-from reports.facts import counters, matrix, sanitizers, steps, tuning
-from reports.facts.expressibility import LONG
+from reports.facts import counters, sanitizers, steps, tuning
+from reports.facts.expressibility import LONG, said_of
 from reports.facts.gains import Gain, Gains, gains
-from reports.facts.holes import group_holes
-from reports.facts.spills import spills
 from reports.pages import downloads, guide, learn, listing, prose
-from reports.pages.common import Figure, Rows, between, of_operator, provenance, shown_problems
+from reports.pages.common import Figure, Rows, between, group_holes, of_operator, provenance, shown_problems
 
 LINKED = "~: the two kernels were timed in two runs; each is compared with {} in its own run"
 """Of a gain between two groups; such a gain moves by a few percent from run to run."""
@@ -51,10 +50,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
     experiment = data.experiment_of(which)
     problems = shown_problems(data, experiment, which.name)
     svg = figures.step(data, problems, which)
-    taken = {
-        backend: [steps.one_step(data, problem, which, backend, "reference") for problem in problems]
-        for backend in SERIES
-    }
+    taken = {backend: [steps.one_step(data, problem, which, backend) for problem in problems] for backend in SERIES}
     is_linked = any(step.ratio and step.ratio.linked for step in chain.from_iterable(taken.values()))
     cells = []
     for problem, mode, backend in product(problems, data.modes(experiment), SERIES):
@@ -65,9 +61,10 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         cells += [(problem, mode, backend, point) for point in points]
     shown = [point.row for *_, point in cells if point.row]
     caption = provenance(data, shown) + (f" {LINKED.format(label(str(data.operator.anchor)))}" if is_linked else "")
-    tables = code_tables(datasets, which)
+    first = data.operator.benchmark.tile_key
+    tables = sorted(code_tables(datasets, which), key=lambda one: (one["tile_key"] != first, one["tile_key"]))
     inspected = {backend for table in tables for backend in table["columns"]}
-    found = gains(data, experiment, which) if data.raw else None
+    found = gains(data, experiment, which) if data.rows else None
     return {
         "technique": which,
         "shown": techniques.shown(which),
@@ -77,7 +74,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         ),
         "row_id": techniques.key(which).replace("/", "-"),
         "ptx": guide.ptx(which),
-        "said": matrix.said_of(techniques.key(which), rows.known),
+        "said": said_of(techniques.key(which), rows.known),
         "namesake": namesake(rows, which),
         "languages": LANGUAGES,
         "long": LONG,
@@ -91,7 +88,10 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "excerpt": listing.excerpt(parent, which),
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
         "parents": parents,
-        "code": {key: [table for table in tables if table["tile_key"] == key] for key in _keys(data, tables)},
+        "code": grouped(
+            sorted(tables, key=lambda table: (table["tile_key"] != first, table["tile_key"])),
+            lambda table: table["tile_key"],
+        ),
         "uninspected": [backend for backend in written if backend not in inspected],
         "counters": counters_of(datasets, which, parent),
         "spills": spills(datasets, which),
@@ -106,16 +106,15 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "step_words": figures.WORDS,
         "step": svg and Figure(Markup(svg), caption, title(which.name), downloads.stem(data, experiment)),
         "cells": [cell for cell in cells if cell[3].row or cell[3].reason != "not measured"],
-        "note": prose.render(which.name, data, rows.claims, datasets=datasets) if data.raw else None,
+        "note": prose.render(which.name, data, rows.claims, datasets=datasets) if data.rows else None,
         "machines": data.environments_of(shown),
     }
 
 
 def gained(taken: Mapping[str, Sequence[steps.Step]], problems: Sequence[Problem], every: Gains | None = None) -> str:
     """What the figure shows, in CUDA or else in another language that has a gain: 0.77 to 0.87 times its parent's speed
-    in Gluon. Where only some of the problems have one, it names the one, or says how many; it names the one as well
-    where `every`, the means below the figure, are of more. The parent's program again, and a hint that the compiler
-    dropped, are no gain."""
+    in Gluon, and on which problems where that is not all of them, or where `every`, the means below, are of more. The
+    parent's program again, and a hint that the compiler dropped, are no gain."""
     for backend in sorted(taken, key=lambda backend: backend != "cuda"):
         told = {
             problem: step.gain.value
@@ -140,14 +139,13 @@ def namesake(rows: Rows, which: Technique) -> tuple[Technique, str] | None:
 
 
 def elsewhere(rows: Rows, which: Technique) -> dict[str, list[tuple[str, str | None, Gain]]]:
-    """Backend -> (operator's title, page, gain) of the technique of this name in every operator that has a gain, its
-    own first and without a page; only where several have one, and no gain that its tile is part of. A flagship is a
-    whole kernel and no technique."""
+    """Backend -> (operator's title, page, gain) of the technique of this name, where several operators have a gain
+    without its tile; its own first, without a page. A flagship is a whole kernel and no technique."""
     found: dict[str, list[tuple[str, str | None, Gain]]] = {}
     namesakes = [one for one in rungs() if one.name == which.name and one.name != WHOLE]
     for one in sorted(namesakes, key=lambda one: one is not which):
         data = rows.of_all[one.operator].main if one.operator in rows.of_all else None
-        what = gains(data, data.experiment_of(one), one).languages if data and data.raw else {}
+        what = gains(data, data.experiment_of(one), one).languages if data and data.rows else {}
         for backend, language in what.items():
             if language.gain and not language.same_program and not language.has_tile:
                 path = None if one is which else page_of(one)
@@ -171,8 +169,7 @@ def counters_of(datasets: Sequence[Dataset], which: Technique, parent: Technique
 
 
 def side_by_side(profiled: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
-    """One table per problem and tile, the largest problem first: {slug, tile, where, columns: backend -> metrics,
-    names}."""
+    """A table per problem and tile, the largest problem first: slug, tile, where, backend -> metrics, and names."""
     tables: dict[tuple[str, str], dict[str, Any]] = {}
     for row, where in sorted(profiled, key=lambda one: -reading.problem_of(one[0]).flops):
         slug, tile = row.problem, row.tile
@@ -215,10 +212,34 @@ def code_tables(datasets: Sequence[Dataset], which: Technique) -> list[dict[str,
     return sorted(tables.values(), key=lambda t: order.index(t["arch"]) if t["arch"] in order else 9)
 
 
-def _keys(data: Dataset, tables: Iterable[dict[str, Any]]) -> list[int]:
-    """Keys of reference tiles that were compiled for: that of the default benchmark first, then from the smallest."""
-    first = data.operator.benchmark.tile_key
-    return sorted({table["tile_key"] for table in tables}, key=lambda key: (key != first, key))
+@dataclass(frozen=True)
+class Spill:
+    """Binaries of one twin that differ in no more than dtype, lengths and layout: the fewest and the most bytes."""
+
+    backend: str
+    arch: str
+    cell: str
+    tile: str
+    reference: bool
+    least: int
+    most: int
+
+
+def spills(datasets: Sequence[Dataset], technique: Technique) -> list[Spill]:
+    """What this checkout's twins spill on the ladder's architectures: builds that do, the reference tile first."""
+    archs = techniques.ladder_of(technique).archs
+    every = (row for data in datasets for backend in SERIES for row in data.with_code(technique.name, backend))
+    rows = [row for row in every if row.arch in archs and row.current and row.spill_bytes is not None]
+    builds: dict[tuple[str, str, str, str], list[Row]] = grouped(
+        rows, lambda row: (row.backend, row.arch, reading.problem_of(row).cells[-1], row.tile)
+    )
+    found = []
+    for build, some in builds.items():
+        counts = [row.spill_bytes for row in some]
+        if any(counts):
+            found.append(Spill(*build, bool(some[0].reference_tile), min(counts), max(counts)))
+    order = [(backend, arch) for backend in SERIES for arch in archs]
+    return sorted(found, key=lambda one: (order.index((one.backend, one.arch)), not one.reference, one.cell, one.tile))
 
 
 def numerics_table(data: Dataset, which: Technique) -> dict[str, Any] | None:

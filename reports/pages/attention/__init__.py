@@ -10,7 +10,7 @@ from harness.operators.attention.gap import WAYS
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import layouts, timelines
-from reports.pages.attention import answer, articles, fragments, gap, index, readme
+from reports.pages.attention import articles, fragments, gap, index, readme
 from reports.pages.common import Page, Rows
 from reports.pages.prose import NOT_MEASURED, Number
 
@@ -53,8 +53,8 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
             cell["value"]
             for cell in cells
             if "value" in cell and cell["case"].rpartition(" ")[2].startswith(f"{tile}-" if tile else "")
-            if (problem := Problem.parse(cell["problem"])).head_dim in (head_dim or problem.head_dim,)
-            and problem.mask in (mask or problem.mask,)
+            if (problem := Problem.parse(cell["problem"])).head_dim == (head_dim or problem.head_dim)
+            and problem.mask == (mask or problem.mask)
             and problem.seq_q >= tokens
         ]
         if not values:
@@ -63,7 +63,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
         return Number(value, f"{value:.2f}×")
 
     def roof(name: str) -> Number:
-        share = answer.roof(data, name)
+        share = index.roof(data, name)
         return Number(share, f"{100 * share:.0f}%") if share else Number(None, NOT_MEASURED)
 
     return {"ahead": ahead, "roof": roof}

@@ -7,9 +7,7 @@ from reports.facts.layouts import layout
 
 KEYS = 16
 MARKED = 1
-"""The lane whose scores are marked."""
 SHOWN = ("register_softmax",)
-"""Techniques whose pages show them."""
 
 
 def accumulator(row: int, key: int) -> int:

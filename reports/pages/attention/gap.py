@@ -14,9 +14,10 @@ from harness.rows.ledger import UNEXPLAINED, Ledger, percent
 from harness.rows.reading import AGAIN_LIMIT
 from reports.data.dataset import Dataset, Row, grouped
 from reports.data.names import short_gpu
+from reports.facts.scores import between_boards
 from reports.pages import downloads, prose
 from reports.pages.attention import gap_waterfall, ledger
-from reports.pages.attention.published import Line, largest, steps, timed_in
+from reports.pages.attention.articles import Line, largest, steps, timed_in
 from reports.pages.common import Rows
 
 PATH, NAME = "gap.html", "gap"
@@ -24,7 +25,7 @@ PATH, NAME = "gap.html", "gap"
 
 
 def page(of: Rows) -> dict[str, Any]:
-    data, found = ledger.found(of.fresh_first)
+    data, found = ledger.found(of)
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
     timed = {one["start"] for ways in problems for one in ways if one["ledger"].gap}
@@ -32,23 +33,19 @@ def page(of: Rows) -> dict[str, Any]:
         "question": experiments.question(EXPERIMENT),
         "articles": [article(of, name) for name in experiments.about_articles()],
         "name": EXPERIMENT,
-        "where": data.provenance(rows) if data else "",
-        "stem": downloads.stem_of(data, EXPERIMENT) if data else "",
+        "where": data.provenance(rows) if found else "",
+        "stem": downloads.stem_of(data, EXPERIMENT),
         "intro": texts(of, data)[""],
         "problems": problems,
         "largest": largest_terms(problems[0][0]) if problems else [],
         "untimed": {title: WAYS[start] for start, title in ledger.STARTS.items() if found and title not in timed},
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
-        "gain": ledger.gain,
-        "minus": ledger.minus,
+        "terms": ledger,
         "percent": percent,
-        "note": ledger.note,
-        "between": ledger.between,
-        "cause": ledger.cause,
         "limit": AGAIN_LIMIT,
-        "apart": ledger.between_boards(data) if data else None,
-        "machines": data.environments_of(rows) if data else [],
-        "files": [download(data, [one for ways in problems for one in ways])] if data and found else [],
+        "apart": between_boards(data) if found else None,
+        "machines": data.environments_of(rows),
+        "files": [download(data, [one for ways in problems for one in ways])] if found else [],
     }
 
 
@@ -60,8 +57,7 @@ def article(of: Rows, name: str) -> tuple[Article, Line | None, str, bool]:
 
 
 def way(one: Ledger) -> dict[str, Any]:
-    """From one language's best kernel to the flagship: the table and, where there is more to see than three bars, the
-    drawing."""
+    """From one language's best kernel to the flagship: the table and, from core Triton's, the drawings."""
     lines = ledger.lines(one)
     is_known = one.gap and any(line.size for line in lines if line.counts)
     widths = (gap_waterfall.WIDE, gap_waterfall.NARROW) if is_known and one.start == TRITON else ()
@@ -84,18 +80,18 @@ def largest_terms(one: dict[str, Any]) -> list[Line]:
     return lines[:4] if one["ledger"].gap else []
 
 
-def texts(of: Rows, data: Dataset | None) -> dict[str, Markup]:
+def texts(of: Rows, data: Dataset) -> dict[str, Markup]:
     """Of each term, and "" for the text above all."""
-    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data or of.main, of.claims) or "")
+    intro, *parts = re.split(r"<h2>(\w+)</h2>\n", prose.render("pages/gap", data, of.claims) or "")
     return {"": Markup(intro), **dict(zip(parts[::2], map(Markup, parts[1::2]), strict=True))}
 
 
 def term_page(of: Rows, start: str, term: Term) -> dict[str, Any]:
     """A term's size on each problem, its text and what bears out its cause."""
-    data, found = ledger.found(of.fresh_first)
+    data, found = ledger.found(of)
     ways = [one.from_(start) for one in found]
     lines = [(one, line) for one in ways for line in one.lines if line.term.name == term.name]
-    orders = (ledger.orders(data, one, term) for one in ways) if data else iter(())
+    orders = (ledger.orders(data, one, term) for one in ways)
     return {
         "term": term,
         "language": ledger.LANGUAGES[start],

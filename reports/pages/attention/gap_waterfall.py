@@ -8,34 +8,20 @@ from matplotlib.axes import Axes
 
 from harness.rows.ledger import Ledger, Line, percent
 from harness.rows.stats import Estimate
-from reports.draw.style import (
-    AUTO,
-    BEHIND,
-    COLORS,
-    GRID,
-    INK,
-    LIBRARY,
-    MUTED,
-    PAPER,
-    RULE,
-    TICK,
-    TILE,
-    canvas,
-    to_svg,
-    write,
-)
+from reports.draw import style as theme
+from reports.draw.style import BEHIND, COLORS, GRID, INK, MUTED, PAPER, TICK, TILE, canvas, to_svg, write
 from reports.pages.attention.ledger import cause, is_small, minus
 
 WIDE, NARROW = 900, 358
 CAUSE_COLORS = {
     "language": INK,
     "compiler": COLORS["triton"],
-    "slower": AUTO,
+    "slower": theme.AUTO,
     "assembler": MUTED,
-    "effort": RULE,
+    "effort": theme.RULE,
     "unexplained": TILE,
     "both": GRID,
-    "loss": LIBRARY,
+    "loss": theme.LIBRARY,
 }
 """The cause stands in words beside each bar too. No hue of a language but Triton's, whose compiler decides, and no red,
 which means impossible."""

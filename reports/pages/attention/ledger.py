@@ -9,11 +9,11 @@ from functools import cache
 from harness.operators.attention import prices
 from harness.operators.attention.claims import CLAIMS
 from harness.operators.attention.gap import CAUSES, FLAGSHIP, GLUON, SHARED, THEIRS, TLX, TRITON, UNDONE, Term
-from harness.rows import stats
 from harness.rows.ledger import Ledger, Line, ledgers, percent
 from harness.rows.reading import AGAIN_LIMIT
 from harness.rows.stats import Estimate
 from reports.data.dataset import Dataset
+from reports.pages.common import Rows
 
 PROOFS = {proof.name: (claim, proof) for claim in CLAIMS if claim.dialect != "cuda" for proof in claim.proofs}
 STARTS = {TRITON: "the best core Triton kernel", GLUON: "the best Gluon kernel", TLX: "the TLX kernel"}
@@ -23,19 +23,16 @@ ASSEMBLED = {prices.OVER_ANCHOR[SHARED]: "cuDNN beside it", SHARED: "Triton by n
 """What a reader calls the kernels of a group that nvcc's ptxas assembled."""
 
 
-def found(datasets: Sequence[Dataset]) -> tuple[Dataset | None, list[Ledger]]:
-    """The ledgers of the first dataset that timed them; the headline's problem first."""
-    return _found(tuple(datasets))
+def found(rows: Rows) -> tuple[Dataset, list[Ledger]]:
+    """The ledgers of the first dataset that timed them, the headline's problem first; none of the GPU shown first."""
+    made = ((data, _ledgers(data)) for data in rows.fresh_first)
+    return next((one for one in made if one[1]), (rows.main, []))
 
 
 @cache
-def _found(datasets: tuple[Dataset, ...]) -> tuple[Dataset | None, list[Ledger]]:
-    for data in datasets:
-        if any(data.timings()):
-            of_gpu = ledgers(data.table("timing"), data.table("code"), data.table("gate"))
-            if made := [one for one in of_gpu if one.prices is prices]:
-                return data, made
-    return None, []
+def _ledgers(data: Dataset) -> list[Ledger]:
+    every = ledgers(*map(data.table, ("timing", "code", "gate"))) if data.timings() else []
+    return [one for one in every if one.prices is prices]
 
 
 def lines(one: Ledger) -> list[Line]:
@@ -70,12 +67,6 @@ def between(line: Line) -> str:
     return minus(f"{ends[0]:+.1f} to {ends[-1]:+.1f}%") if len(ends) > 1 else ""
 
 
-def between_boards(data: Dataset) -> float | None:
-    """By how much a ratio moves from board to board although nothing changed; None where that is not known."""
-    found = stats.limits(stats.pairs(data.table("timing")), one_board=False)
-    return found.ratio if found else None
-
-
 def told(lines: Sequence[Line]) -> str:
     """How many terms are gains, losses, and no more than chance."""
     counted = [line for line in lines if line.counts and line.size]
@@ -97,15 +88,10 @@ def note(line: Line, titles: Mapping[str, str], apart: float | None) -> str:
         told.append(f"within {100 * AGAIN_LIMIT:.1f}%")
     elif line.size and apart and abs(line.size.value) < apart:
         told.append(f"within {100 * apart:.1f}%")
-    return "; ".join(filter(None, [*told, why(line)]))
-
-
-def why(line: Line) -> str:
-    """What is missing for a term, in words for a reader."""
-    text = line.why
+    missing = line.why
     for kernel, words in ASSEMBLED.items():
-        text = text.replace(kernel, words)
-    return text
+        missing = missing.replace(kernel, words)
+    return "; ".join(filter(None, [*told, missing]))
 
 
 def gain(estimate: Estimate | None) -> str:

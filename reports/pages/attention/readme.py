@@ -11,9 +11,8 @@ from reports.draw import bars
 from reports.draw.style import BAD, COLORS, GRID, INK, MARKERS, MUTED, PAPER, TICK, canvas, to_svg, write
 from reports.facts.answer import Answer, printed
 from reports.facts.expressibility import Said, said
-from reports.pages.attention import answer
-from reports.pages.attention.answer import Deciding
-from reports.pages.attention.index import state
+from reports.pages.attention import index
+from reports.pages.attention.index import Deciding, state
 
 WIDTH, MARGIN, TOP, ROW, FOOT = 1060, 24, 60, 34, 40
 NAMES = 580
@@ -54,13 +53,13 @@ def picture(found: Answer, lines: Sequence[Deciding]) -> str:
 def write_all(output: Path, recorded: Path) -> list[Path]:
     """Writes README's picture, if anything is recorded, from recorded rows alone: editing a kernel changes nothing."""
     datasets = load(recorded, (), recorded_hashes(recorded))
-    data = next((data for data in datasets if answer.LADDER in data.experiments), None)
-    found = answer.answer(data) if data else None
+    data = next((data for data in datasets if index.LADDER in data.experiments), None)
+    found = index.answer(data) if data else None
     if data is None or found is None:
         return []
     output.mkdir(parents=True, exist_ok=True)
     path = output / "answer.svg"
-    path.write_text(picture(found, answer.deciding(data, found.problem, said(proofs(recorded, ())))))
+    path.write_text(picture(found, index.deciding(data, found.problem, said(proofs(recorded, ())))))
     return [path]
 
 

@@ -7,25 +7,19 @@ from harness.catalog import sources, techniques
 from harness.catalog.entries import Technique
 from harness.catalog.techniques import LANGUAGES
 from harness.operators.attention_backward.prices import EXPERIMENT as GAP
-from reports.data.dataset import Dataset
-from reports.facts.answer import Race, program
+from reports.data.dataset import Dataset, fastest
+from reports.facts.answer import Race, among, kernels, program
 from reports.facts.steps import program_of
-from reports.pages.answers import Comparison, fastest_of
+from reports.pages.answers import GRID, Comparison
 
-LADDER, GRID, FLEX = "ladder", "grid", "over_flex"
-
-
-def _experiments(data: Dataset, language: str) -> list[str]:
-    return [name for name in (LADDER, GRID, GAP, FLEX) if name in data.experiments]
+FLEX = "over_flex"
+EXPERIMENTS = among("ladder", GRID, GAP, FLEX)
 
 
 def _repeating(data: Dataset, language: str) -> list[Technique]:
     """Rungs whose bits repeat in this language: a one-line twin has the bits of the program that it names."""
-    return [
-        rung
-        for rung in data.operator.techniques
-        if sources.has_series(language, rung.path) and program_of(rung, language).repeats
-    ]
+    written = (rung for rung in data.operator.techniques if sources.has_series(language, rung.path))
+    return [rung for rung in written if program_of(rung, language).repeats]
 
 
 class Backward(Comparison):
@@ -36,7 +30,7 @@ class Backward(Comparison):
         problem = variables["answer"].problem
         deterministic, best = techniques.get("attention_backward/deterministic"), variables["answer"].best("triton")
         points = {
-            language: fastest_of(data, _experiments(data, language), problem, _repeating(data, language), language)
+            language: fastest(kernels(data, EXPERIMENTS(data, language), problem, _repeating(data, language), language))
             for language in LANGUAGES
         }
         return variables | {
@@ -51,8 +45,7 @@ ANSWER = Backward(
     Race(
         languages={"wgmma": ("cuda", "triton", "gluon"), "mma_sync": ("cuda", "triton")},
         libraries={"wgmma": ("sdpa_cudnn", "fa4", "flex"), "mma_sync": ("sdpa_flash",)},
-        experiments=_experiments,
-        headline=LADDER,
+        experiments=EXPERIMENTS,
         labels={"sdpa_flash": "FlashAttention-2"},
     ),
     between="who adds dQ while others multiply",

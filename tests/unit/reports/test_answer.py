@@ -22,13 +22,13 @@ from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import cell_title, score_title
 from reports.draw import figures
 from reports.facts import answer as facts
-from reports.facts import history, matrix, steps
+from reports.facts import scores, steps
 from reports.facts.counters import WAITED_FOR
-from reports.facts.expressibility import Known, Said
+from reports.facts.expressibility import Known, Said, cost
 from reports.facts.gains import gains, mean
 from reports.pages import answers, overview
 from reports.pages import technique as technique_page
-from reports.pages.attention import answer, calls, index
+from reports.pages.attention import index
 from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
@@ -49,8 +49,8 @@ def data() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def found(data: Dataset) -> answer.Answer:
-    result = answer.answer(data)
+def found(data: Dataset) -> index.Answer:
+    result = index.answer(data)
     assert result
     return result
 
@@ -68,7 +68,7 @@ def name_of(row: Row) -> tuple[Any, ...]:
     return row["kind"], row.get("technique"), row["backend"], row.get("mode"), slug(row)
 
 
-def test_the_bars_are_the_fastest_of_each_language(found: answer.Answer) -> None:
+def test_the_bars_are_the_fastest_of_each_language(found: index.Answer) -> None:
     assert found.bar("mma_sync", "cuda").tflops == pytest.approx(median_of("cp_async_pipeline", "cuda"), rel=1e-3)
     assert found.bar("mma_sync", "triton").tflops == pytest.approx(median_of("cp_async_pipeline", "triton"), rel=1e-3)
     assert found.best("triton").panel == "wgmma"
@@ -83,9 +83,9 @@ def without_current(*backends: str) -> Dataset:
     return Dataset("NVIDIA H100 80GB HBM3", True, synthetic.rows(), hashes, synthetic.CHOSEN)
 
 
-def test_an_earlier_version_is_drawn_and_never_counts(found: answer.Answer) -> None:
+def test_an_earlier_version_is_drawn_and_never_counts(found: index.Answer) -> None:
     data = without_current("cuda")
-    old = answer.answer(data)
+    old = index.answer(data)
     bar = old.best("cuda")
     assert (bar.tflops, bar.earlier) == (None, pytest.approx(found.best("cuda").tflops, rel=0.01))
     assert old.over_cuda("triton") is None
@@ -108,7 +108,7 @@ def test_a_gpu_with_an_earlier_version_alone_stands_last_and_says_so(data: Datas
     assert answers._of_gpu(dataset(elsewhere)) == "H200", "another experiment timed this version"
 
 
-def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: answer.Answer) -> None:
+def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: index.Answer) -> None:
     best = found.bar("mma_sync", "cuda")
     assert "In an earlier version" not in page_of_first(data)
     hashes = {kernel: sha for kernel, sha in synthetic.hashes().items() if kernel[1] != "cuda" or "scalar" in kernel[0]}
@@ -120,7 +120,7 @@ def test_a_faster_earlier_version_is_told_below_the_bars(data: Dataset, found: a
 def test_what_an_earlier_version_beats_is_not_the_best_of_a_language(data: Dataset) -> None:
     """Neither a share nor a title counts it."""
     hashes = {kernel: sha for kernel, sha in synthetic.hashes().items() if kernel[1] != "cuda" or "scalar" in kernel[0]}
-    found = answer.answer(Dataset("NVIDIA H200", True, synthetic.rows(), hashes, synthetic.CHOSEN))
+    found = index.answer(Dataset("NVIDIA H200", True, synthetic.rows(), hashes, synthetic.CHOSEN))
     bar = found.best("cuda")
     assert bar.tflops
     assert (bar.best, found.over_cuda("triton")) == (None, None)
@@ -151,31 +151,31 @@ def test_the_order_of_ptxas_is_the_same_limit_wherever_a_wait_may_depend_on_valu
 def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
     """Whether a table of tiles has that tile or not."""
     problem = synthetic.PROBLEMS[0]
-    about = {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    about = {"experiment": index.GRID, "mode": "burst", "group": "grid"}
     slow = synthetic.make("timing", "flagship", "triton", problem, Tile(64, 128, 1, 4), **about)
     fast = synthetic.make("timing", "producer_consumer", "triton", problem, Tile(128, 64, 1, 8), **about)
     rows = [synthetic.ENVIRONMENT, *(timed_at(row, speed) for row, speed in ((slow, 500), (fast, 600)))]
     hashes = {(name, "triton"): synthetic.sha(name, "triton") for name in ("flagship", "producer_consumer")}
-    ((where, points),) = facts.over_problems(Dataset("NVIDIA H200", True, rows, hashes), answer.GRID, answer.SHOWN)
+    ((where, points),) = facts.over_problems(Dataset("NVIDIA H200", True, rows, hashes), index.GRID, index.SHOWN)
     assert (where, points["triton"].row and points["triton"].row.technique) == (problem, "producer_consumer")
     assert points["triton"].tflops == pytest.approx(600)
     assert not points["cuda"].counts
 
 
 def test_a_grid_has_the_fastest_tile_whichever_is_the_newest_or_final() -> None:
-    problem, about = synthetic.PROBLEMS[0], {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    problem, about = synthetic.PROBLEMS[0], {"experiment": index.GRID, "mode": "burst", "group": "grid"}
     rows = [synthetic.ENVIRONMENT]
     for day, (width, speed) in enumerate(((64, 500.0), (128, 600.0), (256, 400.0)), 1):
         row = synthetic.make("timing", "flagship", "gluon", problem, Tile(64, width, 1, 4), **about)
         row |= {"time": f"2030-01-0{day}T00:00:00Z", **({"details": {"final": True}} if width == 256 else {})}
         rows.append(timed_at(row, speed))
     data = Dataset("NVIDIA H200", True, rows, {("flagship", "gluon"): synthetic.sha("flagship", "gluon")})
-    ((_, points),) = facts.over_problems(data, answer.GRID, answer.SHOWN)
+    ((_, points),) = facts.over_problems(data, index.GRID, index.SHOWN)
     assert (points["gluon"].row.tile, points["gluon"].tflops) == ("64x128-s1-w4", pytest.approx(600))
 
 
 def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_grid() -> None:
-    about = {"experiment": answer.GRID, "mode": "burst", "group": "grid"}
+    about = {"experiment": index.GRID, "mode": "burst", "group": "grid"}
     rows, hashes = [synthetic.ENVIRONMENT], {}
     for problem, ahead in zip(synthetic.PROBLEMS[:2], (0.9, 1.1), strict=True):
         for backend, speed in (("cuda", 400.0), ("gluon", 500.0), ("triton", 500 * ahead), ("sdpa_cudnn", 450.0)):
@@ -185,7 +185,7 @@ def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_
             rows.append(row | {"group": problem.slug, "samples_ms": [problem.flops / speed / 1e9] * 20})
             hashes |= {} if is_peer else {("flagship", backend): synthetic.sha("flagship", backend)}
     data = Dataset("NVIDIA H200", True, rows, hashes)
-    grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
+    grid = facts.over_problems(data, index.GRID, index.SHOWN)
     assert index.triton_ahead(data, grid) == [cell_title(synthetic.PROBLEMS[1])]
     shares = {name: share.value for name, share in index.decode_shares(data, grid).items()}
     behind = 1.1**-0.5  # core Triton is the best at the second problem, Gluon at the first
@@ -210,7 +210,7 @@ def of_groups(experiment: str, groups: dict[str, dict[str, float]]) -> Dataset:
 
 def test_a_library_has_the_speed_that_it_had_beside_the_fastest_bar() -> None:
     """In the other process, whose clock was lower, it was slower too."""
-    found = answer.answer(
+    found = index.answer(
         of_groups("ladder", {"a" * 12: {"cuda": 800, "fa3": 790}, "b" * 12: {"gluon": 700, "fa3": 700}})
     )
     first, library = found.best("cuda"), found.bar("wgmma", "fa3")
@@ -223,9 +223,9 @@ def test_what_one_gpu_lacks_is_found_on_the_page_of_another() -> None:
         Dataset("NVIDIA H100", True, synthetic.rows(), synthetic.hashes()),
         Dataset("NVIDIA H200", True, (), {}),
     )
-    every, count = {"index.html": has, "h200.html": lacks}, len(has.problems(answer.LADDER))
-    names = answer.LADDER, answer.DECODE
-    assert answers.elsewhere(lacks, every, names) == {answer.LADDER: ("index.html", "H100", count)}
+    every, count = {"index.html": has, "h200.html": lacks}, len(has.problems(index.LADDER))
+    names = index.LADDER, index.DECODE
+    assert answers.elsewhere(lacks, every, names) == {index.LADDER: ("index.html", "H100", count)}
     assert answers.elsewhere(has, every, names) == {}
 
 
@@ -233,7 +233,7 @@ def test_kernels_that_never_met_have_the_speed_of_their_anchor() -> None:
     """Their numbers, 800 and 700, are of other clocks than their share, 0.97, says."""
     groups = {"a" * 12: {"cuda": 800, "triton": 600, "sdpa_cudnn": 400}, "b" * 12: {"gluon": 700, "sdpa_cudnn": 360}}
     data = of_groups("ladder", groups)
-    share = answer.answer(data).share(answer.answer(data).best("gluon"))
+    share = index.answer(data).share(index.answer(data).best("gluon"))
     assert (share.linked, share.value) == (True, pytest.approx(700 / 360 / 2))
     told = re.search(r"which reached (.*?)\. ", page_of_first(data))
     assert told[1] == "400 beside CUDA, 360 beside Gluon"
@@ -245,16 +245,16 @@ def test_each_language_stands_beside_the_library_that_is_fastest_in_its_own_proc
         "a" * 12: {"cuda": 600, "fa3": 500, "fa4": 490},
         "b" * 12: {"gluon": 500, "fa3": 450, "fa4": 490},
     }
-    data = of_groups(answer.GRID, groups)
-    grid = facts.over_problems(data, answer.GRID, answer.SHOWN)
-    shares = facts.over(data, grid, "library", answer.SHOWN)
+    data = of_groups(index.GRID, groups)
+    grid = facts.over_problems(data, index.GRID, index.SHOWN)
+    shares = facts.over(data, grid, "library", index.SHOWN)
     assert {name: share.value for name, share in shares.items()} == pytest.approx({"cuda": 1.2, "gluon": 500 / 490})
     own = {name: facts.beside(data, grid[0][1], name).tflops for name in shares}
     assert own == pytest.approx({"cuda": 500, "gluon": 490}), "not fa3's mean of both, 474"
     table = "{% import 'parts.html' as parts %}{{ parts.over_problems(grid, ('cuda', 'gluon'), data) }}"
     page = build.environment("").from_string(table).render(grid=grid, data=data)
     assert re.findall(r"[\d.]+×\s+of \d+", page) == ["1.20× of 500", "1.02× of 490"]
-    _, file = answers.shown(data, answer.answer(of_groups("ladder", groups)), {}, {"grid": grid}, {})["files"]
+    _, file = answers.shown(data, index.answer(of_groups("ladder", groups)), {}, {"grid": grid}, {})["files"]
     told = {one["kernel"]: (one["ratio_to_library"], one["library_tflops"]) for one in file.lines[:3] if len(one) > 4}
     assert told == {name: pytest.approx((shares[name].value, own[name])) for name in own}
 
@@ -276,15 +276,15 @@ def test_a_ratio_says_how_few_processes_it_rests_on() -> None:
 
 def test_a_call_stands_beside_the_fastest_library_with_its_time_on_the_host() -> None:
     problem = synthetic.PROBLEMS[0]
-    assert calls.calls(dataset()) is None
+    assert index.calls(dataset()) is None
     rows = [synthetic.ENVIRONMENT]
     for name, ms, host in (("flash_attention", 1.0, 20.0), ("sdpa_cudnn", 1.1, 25.0), ("fa3", 0.9, 140.0)):
         row = synthetic.make("timing", None, name, problem, None, experiment="calls", mode="idle", group="calls")
         rows.append(row | {"samples_ms": [ms] * 20, "call_us": {"launcher": host}})
-    found = calls.calls(dataset(rows))
+    found = index.calls(dataset(rows))
     assert (found.over.value, found.over.cells) == (pytest.approx(0.9), 1)
     assert found.host == {"flash_attention": 20.0, "sdpa_cudnn": 25.0, "fa3": 140.0}
-    without = calls.calls(dataset(rows[:2]))
+    without = index.calls(dataset(rows[:2]))
     assert without.over is None
 
 
@@ -336,7 +336,7 @@ def test_gains_that_two_gpus_disagree_about_are_listed(data: Dataset) -> None:
     assert overview.two_gpus(Rows(data, [data], {}, lambda *_: "")) is None
 
 
-def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.Answer) -> None:
+def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: index.Answer) -> None:
     """In the headline as in the notes, though another process, on a slower board, timed one of them alone."""
     best = found.best("cuda").point
     assert best.row
@@ -350,7 +350,7 @@ def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: answer.An
                 samples = {"samples_ms": [ms * slower for ms in row["samples_ms"]]}
                 if row["backend"] == "cuda" or factor < 2:
                     again.append({**row, "environment": run, **samples})
-    more = answer.answer(dataset([*synthetic.rows(), *again]))
+    more = index.answer(dataset([*synthetic.rows(), *again]))
     triton, cuda = more.bar("mma_sync", "triton"), more.bar("mma_sync", "cuda")
     share = more.over(triton, cuda)
     before = found.over(found.bar("mma_sync", "triton"), found.bar("mma_sync", "cuda"))
@@ -402,7 +402,7 @@ def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:
     rows = [row | moved if row.get("backend") == "triton_native" else row for row in synthetic.rows()]
     anchors = [row | moved for row in rows if row.get("backend") == "sdpa_cudnn" and row["kind"] == "timing"]
     data = dataset([other, *rows, *anchors])
-    found = answer.answer(data)
+    found = index.answer(data)
     share = found.over_cuda("triton")
     assert share.linked
     assert facts.printed(share) == f"~{share.value:.2f}"
@@ -411,7 +411,7 @@ def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:
     assert f"<b>{facts.printed(over_fastest)}</b>" in page_of_first(data)
 
 
-def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: answer.Answer) -> None:
+def test_stalls_stand_on_the_first_page_once_they_are_counted(data: Dataset, found: index.Answer) -> None:
     """Of the kernels of the bars, at the tiles that they have there: Triton's is not the reference tile."""
 
     def stalls(*rows: Row) -> list[tuple[str, str]]:
@@ -462,8 +462,8 @@ def test_the_first_page_says_where_to_clone_from(
 
 def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data: Dataset) -> None:
     said = {("padded_rows", "triton"): Said("padded_rows", "hatch"), ("wide_tile", "cuda"): Said("", "automatic")}
-    lines = {line.technique: line for line in answer.deciding(data, synthetic.PROBLEMS[0], said)}
-    assert set(lines) == set(answer.DECIDING.values())
+    lines = {line.technique: line for line in index.deciding(data, synthetic.PROBLEMS[0], said)}
+    assert set(lines) == set(index.DECIDING.values())
     padded, wide = lines["padded_rows"], lines["wide_tile"]
     assert padded.cost.program == "direct_rescale", "Triton's file runs that one: its time is no cost of padding"
     assert [index.state(padded.said[name]) for name in ("triton", "cuda")] == [
@@ -476,38 +476,37 @@ def test_a_technique_that_decides_has_grade_program_and_time_of_one_kernel(data:
     rows = [{**gate, "tile": tile, "status": status, "experiment": status} for status in ("wrong", "passed")]
     told = {
         one.technique: one.wrong
-        for one in answer.deciding(dataset([*synthetic.rows(), *rows]), synthetic.PROBLEMS[0], {})
+        for one in index.deciding(dataset([*synthetic.rows(), *rows]), synthetic.PROBLEMS[0], {})
     }
     wrong, checked = told["producer_consumer"]
     assert wrong == 1 < checked
 
 
 def test_no_ratio_across_instructions_in_the_matrix(data: Dataset) -> None:
-    cost = matrix.cost(data, synthetic.PROBLEMS[0], techniques.get("attention/cp_async_pipeline"))
+    technique = techniques.get("attention/cp_async_pipeline")
+    same = cost(data, synthetic.PROBLEMS[0], technique).same
     triton, cuda = (data.point("ladder", synthetic.PROBLEMS[0], "cp_async_pipeline", b) for b in ("triton", "cuda"))
-    assert cost.same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=1e-3)
+    assert same.value == pytest.approx((triton.tflops or 0) / (cuda.tflops or 1), rel=1e-3)
     other = [
         {**row, "mma": "wgmma"}
         if (row.get("technique"), row.get("backend")) == ("cp_async_pipeline", "triton")
         else row
         for row in synthetic.rows()
     ]
-    assert (
-        matrix.cost(dataset(other), synthetic.PROBLEMS[0], techniques.get("attention/cp_async_pipeline")).same is None
-    )
+    assert cost(dataset(other), synthetic.PROBLEMS[0], technique).same is None
 
 
 def test_a_step_says_what_changed(data: Dataset) -> None:
     problem = synthetic.PROBLEMS[0]
 
-    def kind(name: str, backend: str, policy: str = "reference") -> str:
-        return steps.one_step(data, problem, techniques.of_qualified(name), backend, policy).kind
+    def kind(name: str, backend: str, best: bool = False) -> str:
+        return steps.one_step(data, problem, techniques.of_qualified(name), backend, best).kind
 
     assert kind("scalar", "cuda") == "first"
     assert kind("xor_swizzle", "cuda") == "technique"
     assert kind("xor_swizzle", "triton") == "same"
     assert kind("large_tile", "cuda") == "tile"
-    assert kind("cp_async_pipeline", "triton", "best") == "both"
+    assert kind("cp_async_pipeline", "triton", best=True) == "both"
     assert kind("tma_loads", "cuda") == "none"
 
 
@@ -516,9 +515,9 @@ def test_the_parent_at_the_steps_tile_tells_tile_and_technique_apart(data: Datas
     name = ("timing", "large_tile", "triton", "burst", problem.slug)
     parent = next(row for row in synthetic.rows() if row["kind"] == "timing" and name_of(row) == name)
     more = dataset([*synthetic.rows(), {**parent, "tile": tile.to_dict()}])
-    step = steps.one_step(more, problem, techniques.get("attention/cp_async_pipeline"), "triton", "best")
+    step = steps.one_step(more, problem, techniques.get("attention/cp_async_pipeline"), "triton", best=True)
     assert step.between == pytest.approx(tflops(parent))
-    apart = steps.one_step(data, problem, techniques.get("attention/cp_async_pipeline"), "triton", "best")
+    apart = steps.one_step(data, problem, techniques.get("attention/cp_async_pipeline"), "triton", best=True)
     assert apart.between is None
 
 
@@ -533,18 +532,18 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
         row |= {"details": {}, "source_sha256": synthetic.sha(which.name, "triton"), "samples_ms": [speed] * 20}
         code = {"registers": 100, "spill_bytes": 0, "census": census}
         made += [row, {**row, "kind": "gate", "mode": None, "code": code}]
-    step = steps.one_step(dataset(made), problem, technique, "triton", "reference")
+    step = steps.one_step(dataset(made), problem, technique, "triton")
     assert step.kind in ("dropped", "same")
     told = gains(dataset(made), "ladder", technique).languages["triton"].remark
     assert "the compiler ignores the hint" in told
-    assert matrix.cost(dataset(made), problem, technique).dropped
+    assert cost(dataset(made), problem, technique).dropped
     drawn = figures.step(dataset(made), [problem], technique)
     assert drawn
     assert all(word in drawn for word in figures.DROPPED.split())
     assert "×)" not in drawn
     made[-1]["code"]["census"]["USETMAXREG"] = 2
     assert "×)" in str(figures.step(dataset(made), [problem], technique))
-    assert not matrix.cost(dataset(made), problem, technique).dropped
+    assert not cost(dataset(made), problem, technique).dropped
 
 
 @pytest.mark.parametrize(
@@ -570,7 +569,7 @@ def test_no_step_is_told_across_instructions() -> None:
         tile = techniques.reference_tile(techniques.of_qualified(name), 128)
         row = synthetic.make("timing", name, "cuda", problem, tile, experiment=experiment, mode="burst", group="a")
         made.append(row | {"samples_ms": [ms] * 20})
-    step = steps.one_step(dataset(made), problem, techniques.get("attention/wgmma"), "cuda", "reference")
+    step = steps.one_step(dataset(made), problem, techniques.get("attention/wgmma"), "cuda")
     assert (step.kind, step.before, step.ratio) == ("first", None, None)
 
 
@@ -587,7 +586,7 @@ def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) ->
     ):
         row = synthetic.make("timing", name, "cuda", problem, where, mode="burst", group="a")
         made.append(row | {"samples_ms": [ms] * 20})
-    step = steps.one_step(dataset(made), problem, which, "cuda", "reference")
+    step = steps.one_step(dataset(made), problem, which, "cuda")
     assert (step.kind, step.alone.value) == ("both", pytest.approx(1 / 1.25))
     drawn = figures.step(dataset(made), [problem], which)
     assert "(tile1.25×,technique0.80×)" in letters(drawn)
@@ -597,7 +596,7 @@ def test_a_techniques_figure_tells_the_tile_from_the_technique(data: Dataset) ->
     told, with_tile = (gains(data, "ladder", which).languages["cuda"] for data in (dataset(made), lacking))
     assert (told.gain.value, told.remark) == (pytest.approx(1 / 1.25), "")
     assert (with_tile.gain.value, with_tile.remark) == (pytest.approx(1.0), "with its tile")
-    taken = {"cuda": [steps.one_step(lacking, problem, which, "cuda", "reference")]}
+    taken = {"cuda": [steps.one_step(lacking, problem, which, "cuda")]}
     assert technique_page.gained(taken, [problem]) == "1.00 times its parent’s speed in CUDA, its tile included"
     native = [
         row for row in synthetic.rows() if row.get("technique") != "cp_async_pipeline" or row["backend"] == "cuda"
@@ -651,11 +650,11 @@ VICTIM = "cp_async_pipeline"
 
 
 def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
-    def line(*more: list[Row]) -> history.Line:
+    def line(*more: list[Row]) -> scores.Line:
         data = dataset([*replicated.rows(), *(row for rows in more for row in rows)])
         case = next(row for row in data.timings() if (row.technique, row.backend) == (VICTIM, "cuda"))
         data.__dict__["scores"] = [{"name": "cuda_over_fa2", "cells": [{"case": cell(case)}]}]
-        found = history.sections(data)
+        found = scores.sections(data)
         return next(one for one in next(iter(found.values())) if (one.technique, one.backend) == (VICTIM, "cuda"))
 
     runs = replicated.BOARDS * replicated.PROCESSES
@@ -675,7 +674,7 @@ def test_a_headline_cell_has_its_runs_and_the_verdict_of_compare() -> None:
 
 def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
     one_run = dataset([row for row in synthetic.rows() if row.get("experiment") != "sequence_length"])
-    found = history.sections(one_run)
+    found = scores.sections(one_run)
     for one in next(iter(found.values())):
         assert (one.verdict, one.change, one.edited, len(one.moments)) == (None, None, False, 1)
     assert list(found) == [
@@ -686,11 +685,11 @@ def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
 def test_the_sparklines_have_their_numbers_as_files(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [[{"mode": "interleaved", "run": day} for _ in range(2)] for day in (1, 2)]
     runs[1][0]["process"] = "the other"
-    moments = [history.Moment(rows, "2030-01-01", 0.9, "a", current=True) for rows in runs]
+    moments = [scores.Moment(rows, "2030-01-01", 0.9, "a", current=True) for rows in runs]
     problem = synthetic.PROBLEMS[0]
-    line = history.Line("scalar", "cuda", problem, "64x64", moments, compare.Verdict("a case", compare.SAME))
+    line = scores.Line("scalar", "cuda", problem, "64x64", moments, compare.Verdict("a case", compare.SAME))
     sections = {title: [line] for title in ("One", "Another with the same cell")}
-    monkeypatch.setattr(history, "sections", lambda *_: sections)
+    monkeypatch.setattr(scores, "sections", lambda *_: sections)
     page = overview.regressions(data)
     (download,) = page["files"]
     (_, csv), (_, jsonl) = download.files()

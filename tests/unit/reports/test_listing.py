@@ -8,7 +8,7 @@ import pytest
 from harness.catalog import sources, techniques
 from harness.catalog.techniques import TECHNIQUES
 from reports.pages import listing
-from reports.pages.anchors import anchored
+from reports.pages.common import anchored
 from reports.pages.listing import Excerpt
 
 

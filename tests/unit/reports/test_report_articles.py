@@ -10,7 +10,7 @@ from harness.catalog import experiments
 from harness.rows import results
 from reports.data.dataset import Dataset
 from reports.pages.attention import articles as article_pages
-from reports.pages.attention import heads, published
+from reports.pages.attention import heads
 from reports.pages.common import Rows
 from tests.support import synthetic_articles
 from tests.support import synthetic_rows as synthetic
@@ -64,7 +64,7 @@ def test_a_page_without_rows_says_so_and_keeps_the_articles_numbers(name: str, r
 def test_gains_here_are_over_the_step_before_and_over_the_one_that_the_article_counts_from() -> None:
     article = experiments.article("seed_raw_ptx")
     data = dataset(synthetic_articles.rows(article.name))
-    lines = {line.step.name: line for line in published.steps(data, article)}
+    lines = {line.step.name: line for line in article_pages.steps(data, article)}
     base, alone, both = (
         lines[name] for name in ("01_base", "02_swizzle, the swizzle alone", "02_swizzle, the tile too")
     )
@@ -82,7 +82,7 @@ def test_gains_here_are_over_the_step_before_and_over_the_one_that_the_article_c
 
 def test_a_step_is_at_its_own_tile() -> None:
     article = experiments.article("seed_raw_ptx")
-    lines = published.steps(dataset(synthetic_articles.rows(article.name)), article)
+    lines = article_pages.steps(dataset(synthetic_articles.rows(article.name)), article)
     for line in lines:
         for measured in line.here.values():
             assert measured.point.row["tile"] == line.step.tile.to_dict()
@@ -91,7 +91,7 @@ def test_a_step_is_at_its_own_tile() -> None:
 def test_the_best_rung_and_its_ratios() -> None:
     article = experiments.article("seed_raw_ptx")
     rows = synthetic_articles.rows(article.name)
-    end = published.shape_line(dataset(rows), article, article.shapes[0])
+    end = article_pages.shape_line(dataset(rows), article, article.shapes[0])
     fastest = max(synthetic_articles.tflops_of(row) for row in rows if row.get("backend") == "cuda")
     assert end.best["cuda"].tflops == pytest.approx(fastest)
     assert end.over_own_code == pytest.approx(fastest / 304.0)
@@ -111,7 +111,7 @@ def test_the_best_rung_is_the_fastest_that_counts_of_all_that_were_timed() -> No
     faster["source_sha256"] = synthetic.sha("warp_specialized", "cuda")
     earlier = {**faster, "source_sha256": "0"}
     for added, expected in ((faster, faster), (earlier, asked)):
-        best = published.shape_line(dataset([*rows, added]), article, shape).best["cuda"].row
+        best = article_pages.shape_line(dataset([*rows, added]), article, shape).best["cuda"].row
         assert best is not None
         assert {**best, "schema": results.SCHEMA}.items() >= expected.items()
 
@@ -119,7 +119,7 @@ def test_the_best_rung_is_the_fastest_that_counts_of_all_that_were_timed() -> No
 def test_the_quoted_number_of_one_gpu_is_no_measure_for_another() -> None:
     article = experiments.article("seed_raw_ptx")
     data = dataset(synthetic_articles.rows(article.name), gpu="NVIDIA H100")
-    assert published.shape_line(data, article, article.shapes[0]).over_own_code is None
+    assert article_pages.shape_line(data, article, article.shapes[0]).over_own_code is None
 
 
 def test_a_hole_shows_its_status() -> None:

@@ -56,7 +56,7 @@ def whole() -> str:
 
 @cache
 def ledgers() -> list[Ledger]:
-    return facts.found([dataset(ROWS)])[1]
+    return facts.found(of(ROWS))[1]
 
 
 def term_of(name: str) -> Term:
@@ -136,7 +136,7 @@ def test_the_heading_names_the_largest_gains_and_says_where_the_cause_is_unknown
 
 
 def test_a_term_whose_prices_disagree_shows_both_and_has_no_cause() -> None:
-    found = facts.found([dataset(made.rows(beyond={"without_turns": -0.02}))])[1][0]
+    found = facts.found(of(made.rows(beyond={"without_turns": -0.02})))[1][0]
     (line,) = [line for line in found.lines if line.term.name == "turns"]
     text = html(made.rows(beyond={"without_turns": -0.02}))
     row = text.partition(f"{line.term.title}</a>")[2].partition("</tr>")[0]

@@ -8,9 +8,9 @@ from harness.catalog.entries import Technique
 from harness.catalog.techniques import TECHNIQUES
 from reports.data.dataset import Dataset
 from reports.data.names import LABELS
-from reports.facts.spills import Spill, spills
 from reports.pages import prose
 from reports.pages.prose import ARCH
+from reports.pages.technique import Spill, spills
 
 pytestmark = pytest.mark.xdist_group("recorded")
 

@@ -6,7 +6,7 @@ from harness.catalog.entries import Tile
 from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts.versions import beside
-from reports.pages.attention import answer, index
+from reports.pages.attention import index
 from tests.support import synthetic_rows as synthetic
 
 Row = dict[str, Any]
@@ -62,5 +62,5 @@ def test_nothing_is_said_of_what_was_not_timed_with_it() -> None:
 
 
 def test_tlx_of_the_answer_is_the_tlx_that_was_timed() -> None:
-    found = answer.answer(dataset(rows()), PROBLEMS[0])
+    found = index.answer(dataset(rows()), PROBLEMS[0])
     assert round(found.bar("wgmma", "tlx").tflops or 0) == 686

@@ -14,8 +14,6 @@ from harness.operators.attention.problem import Problem
 from reports.data.dataset import Dataset
 from reports.facts import counters, sanitizers, steps
 from reports.facts.gains import Gains, gains
-from reports.facts.holes import group_holes
-from reports.facts.spills import spills
 from reports.pages import common, listing, prose
 from reports.pages import technique as page
 from reports.pages.attention import articles
@@ -52,16 +50,16 @@ def test_a_heading_counts_no_gain_of_the_parents_program() -> None:
     data = dataset(synthetic.rows())
     for name, said in (("xor_swizzle", True), ("scalar", False)):
         which = techniques.get(f"attention/{name}")
-        step = steps.one_step(data, FULL, which, "cuda", "reference")
+        step = steps.one_step(data, FULL, which, "cuda")
         assert bool(page.gained({"cuda": [step]}, [FULL])) is said, name
-    step = steps.one_step(data, FULL, techniques.get("attention/xor_swizzle"), "triton", "reference")
+    step = steps.one_step(data, FULL, techniques.get("attention/xor_swizzle"), "triton")
     assert (step.kind, bool(step.ratio)) == ("same", True)
     assert page.gained({"triton": [step]}, [FULL]) == ""
 
 
 def test_a_heading_names_its_problem_where_the_table_is_of_more() -> None:
     data, which = dataset(synthetic.rows()), techniques.get("attention/xor_swizzle")
-    step = steps.one_step(data, FULL, which, "cuda", "reference")
+    step = steps.one_step(data, FULL, which, "cuda")
     every = gains(data, "ladder", which)
     assert page.gained({"cuda": [step]}, [FULL], every).endswith(" in CUDA, head_dim 128, full")
     assert page.gained({"cuda": [step]}, [FULL]).endswith(" in CUDA")
@@ -198,7 +196,7 @@ def test_spills_of_every_build_are_told_with_their_range() -> None:
     reference = techniques.reference_tile(techniques.of_qualified(name), 128)
     rows = [code(name, reference, 8), code(name, reference, 24, dtype="fp16"), code(name, Tile(128, 32, 1, 8), 4000)]
     rows.append(code(name, reference, 0, head_dim=64))
-    first, second = spills([dataset([synthetic.ENVIRONMENT, *rows])], techniques.of_qualified(name))
+    first, second = page.spills([dataset([synthetic.ENVIRONMENT, *rows])], techniques.of_qualified(name))
     assert (first.reference, first.least, first.most) == (True, 8, 24)
     assert (second.tile, second.most, second.reference) == ("128x32-s1-w8", 4000, False)
 
@@ -233,7 +231,7 @@ def test_holes_of_one_reason_stand_together() -> None:
     for size in ("192x80", "128x80"):
         why = f"tensors come in powers of two; got tile {size}-s2-w8, problem {FULL.slug}"
         rows.append({**row, "technique": "flagship", "status": "unsupported", "reason": why})
-    together, alone, declined = group_holes(lines(rows))
+    together, alone, declined = common.group_holes(lines(rows))
     assert (declined.reason, len(declined.cells)) == ("tensors come in powers of two", 2)
     assert (together.status, together.kernels) == ("not_converged", [("cuda", "scalar"), ("cuda", "wmma")])
     assert together.cells[1][2].endswith("2.34%")
@@ -247,5 +245,5 @@ def test_a_library_that_was_timed_again_leaves_no_hole() -> None:
     beside = next(row["group"] for row in rows if row.get("technique") == "scalar" and row.get("group"))
     before = flash | worse | {"group": beside, "time": "2029-12-31T00:00:00Z"}
     after = before | {"time": "2030-01-09T00:00:00Z"}
-    holes = [len(dataset([*rows, *more]).holes()) for more in ([], [before], [after])]
+    holes = [len(dataset([*rows, *more]).holes) for more in ([], [before], [after])]
     assert holes == [holes[0], holes[0], holes[0] + 1]
