@@ -52,7 +52,6 @@ class Recorded:
     """PAGES, ANSWERS and LONGEST in a folder, made from all recorded rows; `broken`: their claims that do not hold."""
 
     folder: Path
-    site: build.Site
     broken: list[str]
 
 

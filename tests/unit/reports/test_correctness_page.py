@@ -1,6 +1,7 @@
 """The page about correctness: gates by technique, failures, sanitizers."""
 
 import re
+from collections.abc import Sequence
 from itertools import chain
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_failure_of_an_earlier_version_says_what_the_present_one_passed() -> N
     assert "The kernel has changed since: of the present one 1 of 1 checks passed" in page(old, new)
 
 
-def test_every_recorded_failure_has_a_cause(recorded_data: dict[str, list[Dataset]]) -> None:
+def test_every_recorded_failure_has_a_cause(recorded_data: dict[str, Sequence[Dataset]]) -> None:
     """A new one needs an explanation: in CAUSES, or in Findings."""
     found = correctness.failures([*chain.from_iterable(recorded_data.values())])
     assert {one.cause for one in found} >= {"idle_barriers", "shared_memory", "earlier"}

@@ -1,6 +1,7 @@
 """No spill that its note does not explain, and every explanation in the note of the technique that spills."""
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -43,7 +44,7 @@ def explained(spill: Spill, note: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: technique.name)
-def test_every_recorded_spill_is_explained(technique: Technique, recorded_data: dict[str, list[Dataset]]) -> None:
+def test_every_recorded_spill_is_explained(technique: Technique, recorded_data: dict[str, Sequence[Dataset]]) -> None:
     path = prose.ROOT / technique.operator / f"{technique.name}.md"
     text = path.read_text() if path.is_file() else ""
     datasets = recorded_data[technique.operator]

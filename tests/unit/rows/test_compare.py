@@ -86,6 +86,7 @@ def main(
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_recorded_rows_equal_themselves(gpu: str) -> None:

@@ -39,6 +39,7 @@ def test_where_nothing_is_recorded_a_table_has_its_columns(tmp_path: Path) -> No
         assert {"gpu", "time"} <= set(table.columns)
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 def test_a_timing_has_its_speed_and_its_machine() -> None:
     timing = frame("timing")
@@ -50,6 +51,7 @@ def test_a_timing_has_its_speed_and_its_machine() -> None:
     assert (usable.technique.isna() == (usable.tile == "")).all()
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 def test_two_timings_compare_where_one_process_interleaved_them() -> None:
     timing = frame("timing")

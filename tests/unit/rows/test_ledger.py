@@ -315,6 +315,7 @@ def test_what_both_gain_is_no_part_of_the_gap() -> None:
     assert size.value == pytest.approx(made.WORTH["integer_max"] - made.WORTH["integers_alone"], abs=0.004)
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 def test_maxima_of_integers_gain_less_in_core_triton() -> None:
     """On the recorded rows, where core Triton's best kernel has none: the flagship gains more by them."""

@@ -368,6 +368,7 @@ def admit_recorded(row: Row) -> None:
         schema.admit(row)
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 def test_every_recorded_row_is_admitted_and_in_one_table_of_its_kind() -> None:
     """No false alarm."""

@@ -272,6 +272,7 @@ def test_a_wild_problem_has_no_part_in_the_limits_that_judge_it() -> None:
     assert (judged.verdict != 0).mean() > 1 / 8 * 0.7
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 def test_verdicts_on_the_recorded_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """At most 1% of unchanged programs are called slower on one board and 2% on two; slowdowns of 3% and 5% are found
