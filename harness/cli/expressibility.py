@@ -70,10 +70,10 @@ def expressibility(
     if name and any(kernel.name == name.rpartition("/")[2] for kernel in techniques.kernels()):
         technique = technique_called(name)
         name = techniques.key(technique)
-    both = (*matrix.CLAIMS, *matrix.OF_RIVALS)
+    both = (*matrix.claims(), *matrix.claims_of_rivals())
     claims: Sequence[Claim]
     if name is None:
-        claims = matrix.OF_RIVALS if rivals else matrix.CLAIMS
+        claims = matrix.claims_of_rivals() if rivals else matrix.claims()
     elif not (claims := [claim for claim in both if concerns(claim, name)]):
         if technique:
             where = f"a Claim in harness/operators/{technique.operator}/claims grades it"

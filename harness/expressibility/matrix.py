@@ -5,7 +5,7 @@ A mark is proven only when all of its claim's proofs have a current row that pas
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,35 +15,10 @@ from harness.build.tritons import PACKAGES, RIVALS
 from harness.catalog import techniques
 from harness.expressibility import verdicts
 from harness.expressibility.claims import DIALECTS, VERSIONS, Claim, Proof, Twin
-from harness.operators.protocol import Operator
 
 NOT_RUN, NOT_GRADED = "not run", "not graded yet"
 ORDER = (verdicts.REFUTED, verdicts.BROKEN, NOT_RUN, verdicts.PROVEN)
 """Of several proofs, the first of these that one of them is."""
-
-CLAIMS: list[Claim] = []
-"""Of the matrix, by all operators."""
-OF_RIVALS: list[Claim] = []
-"""Of the second table."""
-EXTRA: dict[str, str] = {}
-"""Rows of the matrix that are no rungs -> their ideas."""
-ASKED: dict[str, str] = {}
-"""Rows of the second table -> what is asked."""
-OPERATORS: dict[Claim, str] = {}
-"""Claim -> its operator."""
-
-
-def _add(operator: Operator) -> None:
-    if operator.claims:
-        of = operator.claims()
-        CLAIMS.extend(of.CLAIMS)
-        OPERATORS.update(dict.fromkeys((*of.CLAIMS, *of.OF_RIVALS), operator.name))
-        OF_RIVALS.extend(of.OF_RIVALS)
-        EXTRA.update(of.EXTRA)
-        ASKED.update(of.ASKED)
-
-
-operators.follow(_add)
 
 
 @dataclass(frozen=True)
@@ -140,19 +115,49 @@ class Cell:
         return len({(mark.grade, mark.fault) for mark in self.marks.values()}) > 1
 
 
+def claims() -> list[Claim]:
+    """Of the matrix, by all operators."""
+    return [claim for of in _of_operators().values() for claim in of.CLAIMS]
+
+
+def claims_of_rivals() -> list[Claim]:
+    """Of the second table."""
+    return [claim for of in _of_operators().values() for claim in of.OF_RIVALS]
+
+
+def operator_of(claim: Claim) -> str:
+    return next(name for name, of in _of_operators().items() if claim in (*of.CLAIMS, *of.OF_RIVALS))
+
+
+def _of_operators() -> dict[str, Any]:
+    """Operator -> what its `claims` gives."""
+    return {operator.name: _made(operator.claims) for operator in operators.every() if operator.claims}
+
+
+@cache
+def _made(claims: Callable[[], Any]) -> Any:
+    return claims()
+
+
 def techniques_of_matrix() -> dict[str, str]:
     """Name -> idea of every row of the matrix: all rungs of the registry, in order, then what has no rung."""
-    return {each.name: each.change for each in techniques.TECHNIQUES} | EXTRA
+    extra = {name: idea for of in _of_operators().values() for name, idea in of.EXTRA.items()}
+    return {each.name: each.change for each in techniques.TECHNIQUES} | extra
+
+
+def asked() -> dict[str, str]:
+    """Name -> what is asked, of every row of the second table."""
+    return {name: idea for of in _of_operators().values() for name, idea in of.ASKED.items()}
 
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Every cell of the matrix, technique by technique, each in the order of DIALECTS."""
-    return _cells(rows, CLAIMS, techniques_of_matrix(), DIALECTS)
+    return _cells(rows, claims(), techniques_of_matrix(), DIALECTS)
 
 
 def rivals(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Every cell of the second table, what was asked by language, each in the order of RIVALS."""
-    return _cells(rows, OF_RIVALS, ASKED, RIVALS)
+    return _cells(rows, claims_of_rivals(), asked(), RIVALS)
 
 
 def _cells(
@@ -177,7 +182,7 @@ def _cells(
 
 def proofs() -> set[tuple[str, str]]:
     """(technique, proof) of all claims."""
-    return {(claim.technique, proof.name) for claim in (*CLAIMS, *OF_RIVALS) for proof in claim.proofs}
+    return {(claim.technique, proof.name) for claim in (*claims(), *claims_of_rivals()) for proof in claim.proofs}
 
 
 def proven(found: Iterable[Cell]) -> tuple[int, int]:

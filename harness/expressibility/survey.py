@@ -65,7 +65,7 @@ def row(each: Todo, verdict: Verdict) -> dict[str, Any]:
     return {
         "kind": "proof",
         "on": "cpu",
-        "operator": matrix.OPERATORS[claim],
+        "operator": matrix.operator_of(claim),
         "experiment": "expressibility",
         "technique": claim.technique,
         "backend": matrix.backend(claim.dialect, version),

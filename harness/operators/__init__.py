@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ was."""
 
 _operators: dict[str, Operator] = {}
 _roots: dict[str, Path] = {}
-_listeners: list[Callable[[Operator], None]] = []
 
 
 def register(folder: Path | str) -> Operator:
@@ -95,13 +94,6 @@ def is_registered(folder: Path) -> bool:
     return folder in _roots.values()
 
 
-def follow(listener: Callable[[Operator], None]) -> None:
-    """Calls `listener` with every operator: those that are known, and those that will be registered."""
-    for operator in every():
-        listener(operator)
-    _listeners.append(listener)
-
-
 def parse(slug: str, operator: str | None = None) -> Any:
     """The problem that a slug names, of whichever operator reads it. Raises ValueError."""
     known = every() if operator is None else (get(operator),)
@@ -148,6 +140,4 @@ def _load(name: str, folder: Path) -> Operator:
     if not isinstance(operator, Operator) or operator.name != name:
         raise ValueError(f"operator: got {folder}, expected its operator.py to have OPERATOR, named {name}")
     _operators[name] = operator
-    for listener in _listeners:
-        listener(operator)
     return operator

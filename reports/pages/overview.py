@@ -61,7 +61,7 @@ def techniques_page(rows: Mapping[str, Rows], compiled: Sequence[Mapping[str, An
         "graded": len(graded),
         "versions": VERSIONS,
         "rivals": RIVALS,
-        "asked": [(name, idea, said_of(name, known, RIVALS)) for name, idea in matrix.ASKED.items()],
+        "asked": [(name, idea, said_of(name, known, RIVALS)) for name, idea in matrix.asked().items()],
         "changes": changes(known),
         "gpus": two_gpus(rows[operators.FIRST]),
     }
@@ -122,7 +122,7 @@ def proof(rows: Mapping[str, Rows], name: str) -> dict[str, Any]:
     datasets = rows[rung.operator if rung else operators.FIRST].datasets
     return {
         "name": name,
-        "idea": rung.change if rung else (matrix.techniques_of_matrix() | matrix.ASKED).get(name, ""),
+        "idea": rung.change if rung else (matrix.techniques_of_matrix() | matrix.asked()).get(name, ""),
         "path": page_of(rung) if rung else None,
         "languages": languages,
         "said": said_of(name, known, languages),

@@ -15,15 +15,15 @@ from harness.catalog import cases, sources, techniques, tiles
 from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.cli.expressibility import needed
-from harness.expressibility import programs, survey, verdicts
+from harness.expressibility import matrix, programs, survey, verdicts
 from harness.expressibility.claims import RELEASES, RIVALS, VERSIONS, Probe
-from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.survey import Todo
 from harness.operators.attention.claims.twin import Twin
 from harness.operators.attention.problem import Problem
 from tests.support import chosen, proven
 
 INSTALLED = tritons.installed() or ""
+CLAIMS, OF_RIVALS = matrix.claims(), matrix.claims_of_rivals()
 Known = dict[programs.Job, programs.Texts]
 
 

@@ -12,12 +12,12 @@ from harness.build import tritons
 from harness.catalog import techniques
 from harness.cli import output
 from harness.cli.expressibility import needed, without_missing
-from harness.expressibility import survey, verdicts
+from harness.expressibility import matrix, survey, verdicts
 from harness.expressibility.claims import RIVALS, VERSIONS
-from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.survey import Todo
 from harness.expressibility.verdicts import Verdict
 
+CLAIMS, OF_RIVALS = matrix.claims(), matrix.claims_of_rivals()
 ASKED = survey.todo([claim for claim in CLAIMS if claim.technique == "cluster_multicast"], ("3.6.0",))
 HERE = ("3.7.1", "triton")
 EVERY = (*VERSIONS["triton"], "", *(VERSIONS[rival][0] for rival in RIVALS))

@@ -10,12 +10,12 @@ import pytest
 from harness.catalog import sources
 from harness.expressibility import matrix, programs, survey, verdicts
 from harness.expressibility.claims import RIVALS, Probe
-from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.verdicts import Verdict
 from harness.operators.attention.claims.rivals import ASKED
 from harness.operators.attention.claims.twin import Twin
 from harness.rows import record, results
 
+CLAIMS, OF_RIVALS = matrix.claims(), matrix.claims_of_rivals()
 EPILOGUE = next(claim for claim in CLAIMS if claim.cell == ("staged_epilogue", "triton"))
 MACHINE = results.environment_id({"gpu": None})
 PROVEN = Verdict(verdicts.PROVEN, "", ["STG.E.128"], [])
@@ -54,7 +54,8 @@ def test_a_technique_is_graded_in_every_dialect_and_version_or_in_none() -> None
 
 def test_a_rung_without_claims_is_not_graded_yet_and_counts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     _, before = matrix.proven(matrix.cells([]))
-    monkeypatch.setattr(matrix, "CLAIMS", [claim for claim in CLAIMS if claim.technique != EPILOGUE.technique])
+    others = [claim for claim in CLAIMS if claim.technique != EPILOGUE.technique]
+    monkeypatch.setattr(matrix, "claims", lambda: others)
     assert {each.state for each in cell_of([]).marks.values()} == {matrix.NOT_GRADED}
     cells = matrix.cells([])
     assert EPILOGUE.technique in matrix.not_graded(cells)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from harness.catalog import sources
-from harness.expressibility import survey, verdicts
+from harness.expressibility import matrix, survey, verdicts
 from harness.expressibility.claims import HATCHES, VERSIONS, Claim, Detector, Probe, Proof
-from harness.expressibility.matrix import CLAIMS, OF_RIVALS
 from harness.expressibility.verdicts import Verdict
 
+CLAIMS, OF_RIVALS = matrix.claims(), matrix.claims_of_rivals()
 PROOF = Proof("p", "it is there", Probe("words"), Probe("words", "other"), Detector("sass", r"\bHGMMA\b"))
 THERE, ABSENT = {"sass": "HGMMA.64x64x16 R4 ;"}, {"sass": "HMMA.16816 R4 ;"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.build import tritons
 from harness.catalog import sources
-from harness.expressibility.matrix import CLAIMS
+from harness.expressibility import matrix
 from reports.pages import findings
 from reports.pages.prose import Claims
 from tests.support.pages import EMPTY, rendered
@@ -19,7 +19,7 @@ BLOCKS: dict[str, dict[str, Any]] = {block["name"]: block for _, block, _ in fin
 def test_at_most_ten_findings_name_proofs_files_and_kinds_that_exist() -> None:
     assert len(findings.sections()) == len(BLOCKS) <= findings.MOST
     assert findings.NOTE.read_text().count("\n```toml finding\n") == len(BLOCKS)  # each heading was understood
-    proofs = {proof.name for claim in CLAIMS for proof in claim.proofs}
+    proofs = {proof.name for claim in matrix.claims() for proof in claim.proofs}
     for name, block in BLOCKS.items():
         assert (sources.ROOT / block["file"]).is_file(), name
         assert {proof for proof, _, _ in block.get("proofs", ())} <= proofs, name
