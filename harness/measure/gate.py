@@ -15,14 +15,11 @@ import torch
 
 from harness import operators
 from harness.measure.arenas import Inputs, Outputs, make_outputs, same_bits
-from harness.operators.protocol import Expected, Problem, Sample, Verdict
+from harness.operators.protocol import Expected, Failure, Problem, Sample, Verdict
 
 REPEAT_SECONDS = 0.1
 """A race is in the order of threads and not in the values, so that launches of 50 ms, or of a second on a CPU, need not
 be repeated as often for the second distribution as for the first."""
-
-Failure = tuple[str, str]
-"""(check, reason): a short stable id, and a sentence with figures."""
 
 _answers: dict[tuple[Problem, torch.device, str, int, bool], Expected] = {}
 
