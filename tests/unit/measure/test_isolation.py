@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import re
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -175,6 +176,32 @@ def test_copies_of_the_inputs_exceed_twice_the_cache(tmp_path: Path, monkeypatch
     size = 2 * (2 * 64 * 64 + 2 * 128 * 64)  # bytes of q, k and v
     assert copies * size >= 2 * fake_events.CACHE > (copies - 1) * size
     assert 4 * words == 2 * fake_events.CACHE
+
+
+@pytest.mark.parametrize(("late", "failure"), [(7, None), (8, "9.0000 ms each by the verifier's clock, 2.0000 ms as")])
+def test_a_busy_host_makes_no_time_implausible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int, failure: str | None
+) -> None:
+    """The fake process takes 2 ms a call, with its flush, and 7 ms more in every longer batch of the first `late`."""
+    fake_events.take_the_place_of_a_gpu(monkeypatch, tmp_path)
+    (ours, theirs), now, batches, kept = socket.socketpair(), [0.0], [0], [False]
+
+    def call(method: str, labels: Any, *_: Any) -> Any:
+        if method == "batch":
+            calls = len(labels)
+            kept.extend(last for *_, last in struct.iter_unpack("=IIII", theirs.recv(16 * calls)))
+            isolation.sent += struct.pack(f"={2 * calls + 1}fQ", *[1.0] * (2 * calls + 1), 0)
+            batches[0] += 1
+            now[0] += 2e-3 * calls + (7e-3 * calls / 2 if batches[0] <= 2 * late and batches[0] % 2 == 0 else 0)
+            return [[None]] * calls, [0] * calls
+        return None
+
+    isolation: Any = SimpleNamespace(memory=bytearray(2**20), call=call, channel=ours, sent=bytearray(), kill=None)
+    monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ours, theirs:
+        found = verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})._late("a", 1.0)
+    assert not any(kept), "reading an output back takes as long as many calls"
+    assert found is None if failure is None else found and failure in found[2]
 
 
 def test_what_arrives_as_the_verifier_looks_away_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
