@@ -72,7 +72,6 @@ def case_of(backend: str, technique: str, problem: Problem, tile: Tile) -> Any:
     return pytest.param(case, marks=pytest.mark.slow if installed else pytest.mark.full, id=str(case))
 
 
-NARROW = replace(GROUPED, head_dim=64), Tile(192, 128, 3, 12)
 CASES = [
     case_of("triton_native@3.6.0", "scores_in_flight", RAGGED, Tile(128, 64, 2, 8)),
     *(case_of(f"gluon@{version}", "flagship", GROUPED, FLAGSHIP) for version in techniques.RELEASES[1:]),
@@ -114,7 +113,7 @@ def test_our_launch_is_byte_by_byte_that_of_the_triton_that_made_the_cubin(case:
 @pytest.mark.slow
 def test_two_arguments_exchanged_would_show_and_the_cubin_is_what_triton_launches(driver: Path) -> None:
     """Of a launch that is Triton's as it stands."""
-    case = Case("test", "flagship", f"gluon@{INSTALLED}", *NARROW)
+    case = Case("test", "tma_store", f"gluon@{INSTALLED}", replace(GROUPED, head_dim=64), Tile(128, 64, 2, 8))
     exchanged = ("q_desc,o_desc", "batches,heads", "k_desc.shape.1,q_desc.shape.1")
     found = both_launches(case, driver, *exchanged)
     assert found["ours"] == found["triton"]
