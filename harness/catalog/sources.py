@@ -135,6 +135,7 @@ def sha256_of(files: Iterable[Path]) -> str:
     return hashlib.sha256("\0".join([first, *sorted(rest)]).encode()).hexdigest()
 
 
+@cache
 def _placeless(text: str) -> str:
     """Code without the folders of what it includes and imports from this checkout."""
     text = re.sub(r'(#\s*include\s*[<"])(?!ptx/)(?:\w+/)*(\w+\.cuh?[>"])', r"\1\2", text)
