@@ -871,6 +871,10 @@ def test_times_for_a_program_to_read(monkeypatch: pytest.MonkeyPatch, ran: Ran, 
 
 
 def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ladder = "h200/attention/ladder"  # of what is recorded
+    (tmp_path / ladder).parent.mkdir(parents=True)
+    (tmp_path / ladder).symlink_to(CHECKOUT / "reports" / "recorded" / ladder)
+    monkeypatch.setattr("harness.cli.own_page.RECORDED", tmp_path)
     monkeypatch.setattr(session, "Worker", Here)
     monkeypatch.setattr("harness.cli.output.RUNS", tmp_path)
     file, problem = CHECKOUT / "tests/support/own_kernels.py", ("--problem", "b1-h2-n128-d64-fp16-full")
@@ -890,6 +894,7 @@ def test_check_of_a_file_ends_with_what_its_kernel_did(monkeypatch: pytest.Monke
     assert invoke("check", f"{file}:attnd", "--on", "cpu")[0] == 2
 
 
+@pytest.mark.xdist_group("recorded")
 def test_bench_of_a_file_is_beside_the_best_or_what_is_named(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
     gpu = {"name": "NVIDIA H200", "capability": [9, 0], "sm_count": 132}
     monkeypatch.setattr("harness.machine.environment.describe", lambda: {"gpu": gpu})

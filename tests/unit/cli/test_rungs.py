@@ -194,6 +194,7 @@ def test_a_gain_is_taken_within_a_group_or_over_the_anchors_of_two() -> None:
     assert commands.gains(ours, theirs, together) == {"p": "(1.50x)"}
 
 
+@pytest.mark.xdist_group("recorded")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention/vectorized_loads", "attention_backward/paired_tiles"])
 def test_show_says_what_is_recorded_and_where_the_page_is(capsys: pytest.CaptureFixture, name: str) -> None:
