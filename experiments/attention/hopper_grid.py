@@ -3,10 +3,10 @@
 The flagship in CUDA, Triton and Gluon runs against cuDNN, FlashAttention-3 and flash-attn 4, at every point of the grid
 on which these are usually compared: batch * seq = 16384, heads * head_dim = 2048, from 512 tokens to 16384. At
 head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
-than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128. With a causal mask at head_dim
-128 the twin itself may be faster over long sequences with more rows and fewer registers a thread. In Gluon
-thread_rescale can be faster at head_dim 128 and 256, and in short causal sequences the flagship with fewer keys, or
-tma_store.
+than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128. With a causal mask the twin
+itself may be faster with fewer registers a thread: at head_dim 128 over long sequences with more rows, and at head_dim
+64, where one more program then shares a multiprocessor. In Gluon thread_rescale can be faster at head_dim 128 and 256,
+and in short causal sequences the flagship with fewer keys, or tma_store.
 """
 
 import sys
@@ -43,6 +43,15 @@ EXPERIMENT = Experiment(
             (problem, "flagship", Tile(128, 64, 2, 8, (("maxnreg", 128),)), "triton")
             for problem in PROBLEMS
             if problem.head_dim == 128 and problem.causal and problem.seq_q >= 4096
+        ),
+        *(
+            (problem, "flagship", tile, "triton")
+            for problem in PROBLEMS
+            for tile, lengths in (
+                (Tile(64, 64, 2, 4, (("maxnreg", 96),)), (512,)),
+                (Tile(64, 128, 1, 4, (("maxnreg", 128),)), (2048, 4096, 8192, 16_384)),
+            )
+            if problem.head_dim == 64 and problem.causal and problem.seq_q in lengths
         ),
         *(
             (problem, "thread_rescale", Tile(128, 128 if problem.head_dim == 128 else 64, 2, 8), "gluon")
