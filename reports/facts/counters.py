@@ -120,10 +120,6 @@ class Counted:
         return self.row["details"]["sites"]
 
     @property
-    def totals(self) -> Mapping[str, Any]:
-        return self.row["details"]["totals"]
-
-    @property
     def on_banks(self) -> list[dict[str, Any]]:
         """Sites whose lanes address shared memory, the worst first."""
         found = [site for site in self.sites if site.get("example_addresses")]
@@ -157,7 +153,7 @@ def table(which: Counted, parent: Counted | None) -> list[tuple[str, str, str]]:
 
 
 def _counts(which: Counted) -> dict[str, str]:
-    totals = which.totals
+    totals = which.row["details"]["totals"]
     counts = {name: _count(totals["bytes"].get(path, 0)) for path, name in PATHS.items()}
     counts |= {name: _count(_executed(totals, starts)) for name, starts in COUNTS.items()}
     for name, (start, unit) in IN_FLIGHT.items():

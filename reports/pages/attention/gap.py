@@ -29,6 +29,7 @@ def page(of: Rows) -> dict[str, Any]:
     rows = [row for one in found for row in one.rows.values()]
     problems = [[way(one.from_(start)) for start in WAYS] for one in found]
     timed = {one["start"] for ways in problems for one in ways if one["ledger"].gap}
+    first = problems[0][0]["lines"] if problems and problems[0][0]["ledger"].gap else []
     return {
         "question": experiments.question(EXPERIMENT),
         "articles": [article(of, name) for name in experiments.about_articles()],
@@ -37,7 +38,7 @@ def page(of: Rows) -> dict[str, Any]:
         "stem": downloads.stem_of(data, EXPERIMENT),
         "intro": texts(of, data)[""],
         "problems": problems,
-        "largest": largest_terms(problems[0][0]) if problems else [],
+        "largest": [line for line in first if line.counts and line.size and line.size.value > 0][:4],
         "untimed": {title: WAYS[start] for start, title in ledger.STARTS.items() if found and title not in timed},
         "titles": {term.name: term.title for each in WAYS.values() for term in each},
         "terms": ledger,
@@ -72,12 +73,6 @@ def way(one: Ledger) -> dict[str, Any]:
             Markup(gap_waterfall.waterfall(one, lines, width, f"From {start} to the flagship")) for width in widths
         ],
     }
-
-
-def largest_terms(one: dict[str, Any]) -> list[Line]:
-    """The four terms of a way that gain most, the largest first."""
-    lines = [line for line in one["lines"] if line.counts and line.size and line.size.value > 0]
-    return lines[:4] if one["ledger"].gap else []
 
 
 def texts(of: Rows, data: Dataset) -> dict[str, Markup]:
