@@ -77,9 +77,6 @@ class Problem(Protocol):
     def smaller(self) -> Problem:
         """A similar problem that a CPU does in seconds."""
 
-    def tflops(self, milliseconds: float) -> float:
-        """TFLOPS of a launch that takes so many milliseconds."""
-
     @classmethod
     def parse(cls, slug: str) -> Self:
         """Raises ValueError that names the first part that is wrong."""

@@ -125,7 +125,8 @@ def provenance(data: Dataset, rows: Sequence[Mapping[str, Any] | None]) -> str:
 
 def spread(row: Row) -> str:
     """322 [321, 323]: median and quartiles of the speed."""
-    speeds = list(map(reading.problem_of(row).tflops, row.samples_ms))
+    flops = reading.problem_of(row).flops
+    speeds = [flops / ms / 1e9 for ms in row.samples_ms]
     low, middle, high = statistics.quantiles(speeds if len(speeds) > 1 else 2 * speeds, n=4, method="inclusive")
     digits = 1 if middle < 100 else 0
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

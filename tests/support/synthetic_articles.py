@@ -1,7 +1,6 @@
 """Invented rows of the articles' experiments and of the structured heads. No number here was ever measured."""
 
 import math
-import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,8 +71,3 @@ def heads() -> dict[str, Any]:
         for place, name in enumerate(("local", "strided", "global anchor", "block"))
     ]
     return {"technique": "direct_rescale", "seq": 256, "bin": 4, "heads": found}
-
-
-def tflops_of(row: Row) -> float:
-    """Median TFLOPS of a row."""
-    return Problem.from_dict(row["problem"]).tflops(statistics.median(row["samples_ms"]))

@@ -53,7 +53,7 @@ def test_a_time_follows_its_gate_in_one_line() -> None:
     assert list(table.kernel) == ["sdpa_cudnn", "mine.py:attend"]
     line = table.iloc[1].to_dict()
     assert (line["ms"], line["error"], line["registers"], line["group"]) == (2.0, 1.5, 168, "g-01")
-    assert line["tflops"] == Problem.parse(SMALL).tflops(2.0)
+    assert line["tflops"] == Problem.parse(SMALL).flops / 2.0 / 1e9
     assert (table.label[0], list(table.status)) == ("no LSE", ["passed", "passed"])
     caught = {**honest, "status": "implausible", "check": "other_stream", "reason": "work on another stream"}
     table = api.frame([gate, timing, caught], "rows.jsonl")

@@ -164,9 +164,6 @@ class Problem:
         """Tiles of queries, those of all heads and batches."""
         return self.batch * self.heads * math.ceil(self.seq_q / tile.block_m)
 
-    def tflops(self, milliseconds: float) -> float:
-        return self.flops / milliseconds / 1e9
-
     @cached_property
     def slug(self) -> str:
         heads = f"h{self.heads}" if self.heads == self.heads_kv else f"h{self.heads}k{self.heads_kv}"

@@ -133,9 +133,6 @@ class Problem:
         """At most LARGEST_ON_A_CPU in each dimension."""
         return replace(self, **{name: min(getattr(self, name), most) for name, most in LARGEST_ON_A_CPU.items()})
 
-    def tflops(self, milliseconds: float) -> float:
-        return self.flops / milliseconds / 1e9
-
     @cached_property
     def slug(self) -> str:
         """A name safe for files and URLs: gemm-m4096-n4096-k4096-bf16, then -bias or -gelu, then -fp32, then -mk, -kn

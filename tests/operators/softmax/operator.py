@@ -52,9 +52,6 @@ class Problem:
     def distance(self, other: Problem) -> tuple[float]:
         return (abs(math.log(self.bytes / other.bytes)),)
 
-    def tflops(self, milliseconds: float) -> float:
-        return self.flops / milliseconds / 1e9
-
     @classmethod
     def parse(cls, slug: str) -> Problem:
         if (found := re.fullmatch(r"softmax-r(\d+)-c(\d+)", slug)) is None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.catalog import experiments
-from harness.rows import results
+from harness.rows import reading, results
 from reports.data.dataset import Dataset
 from reports.pages.attention import articles as article_pages
 from reports.pages.attention import heads
@@ -92,7 +92,7 @@ def test_the_best_rung_and_its_ratios() -> None:
     article = experiments.article("seed_raw_ptx")
     rows = synthetic_articles.rows(article.name)
     end = article_pages.shape_line(dataset(rows), article, article.shapes[0])
-    fastest = max(synthetic_articles.tflops_of(row) for row in rows if row.get("backend") == "cuda")
+    fastest = max(reading.tflops(row) for row in rows if row.get("backend") == "cuda")
     assert end.best["cuda"].tflops == pytest.approx(fastest)
     assert end.over_own_code == pytest.approx(fastest / 304.0)
     assert end.shares == {"sdpa_flash": pytest.approx(187.3 / 203.7)}
@@ -104,7 +104,7 @@ def test_the_best_rung_and_its_ratios() -> None:
 def test_the_best_rung_is_the_fastest_that_counts_of_all_that_were_timed() -> None:
     article = experiments.article("seed_raw_ptx")
     rows = synthetic_articles.rows(article.name)
-    asked = max((row for row in rows if row.get("backend") == "cuda"), key=synthetic_articles.tflops_of)
+    asked = max((row for row in rows if row.get("backend") == "cuda"), key=reading.tflops)
     (shape,) = article.shapes
     assert "warp_specialized" not in dict(shape.rungs), "the experiment does not ask for it any more"
     faster = {**asked, "samples_ms": [ms * 0.9 for ms in asked["samples_ms"]], "technique": "warp_specialized"}

@@ -80,7 +80,7 @@ def test_tiles_that_were_tried_on_an_earlier_version_are_not_of_this_one() -> No
 def test_what_did_not_converge_is_told_with_its_number_and_its_uncertainty() -> None:
     row = timing(4.0, status="not_converged", reason="relative error of the median 2.34% after 12 samples")
     found, crashed = lines([row, {**row, "status": "crashed", "reason": "signal 11", "samples_ms": None}])
-    assert why(found) == f"not converged: {PROBLEM.tflops(4.0):.0f} TFLOPS ± 2.34%"
+    assert why(found) == f"not converged: {PROBLEM.flops / 4.0 / 1e9:.0f} TFLOPS ± 2.34%"
     assert why(crashed) == "crashed: signal 11"
 
 

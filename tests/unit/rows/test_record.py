@@ -99,7 +99,7 @@ def test_a_summary_lies_beside_the_runs(tmp_path: Path, root: Path) -> None:
     rows = timing("scalar", "e1", 2.0), gate("scalar", "e1"), gate("wmma", "e1", status="wrong", reason="an error")
     record.record([run_file(tmp_path, "1", environment("e1"), *rows)], root)
     record.record([run_file(tmp_path, "2", environment("e2"), timing("scalar", "e2", 1.0))], root)
-    one, two = (PROBLEM.tflops(ms) for ms in (1.0, 2.0))
+    one, two = (PROBLEM.flops / ms / 1e9 for ms in (1.0, 2.0))
     assert (root / "h200/attention/ladder/summary.csv").read_text().splitlines() == [
         "cell,tflops,low,high,timings,status",
         f"cuda scalar {PROBLEM.slug} {Tile(64, 64).slug},{one:.1f},{two:.1f},{one:.1f},2,passed",
