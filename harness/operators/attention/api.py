@@ -29,7 +29,6 @@ from harness.operators.memory import ALIGNMENT, check_address, check_memory, rea
 
 FLAGSHIP = techniques.get("attention/flagship")
 DECODE = techniques.get("attention/flagship_decode")
-DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 Outputs = tuple[Tensor, Tensor]
 Call = Callable[[Tensor, Tensor, Tensor], Outputs]
@@ -144,7 +143,7 @@ def _cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     tensors = (q, k, v)
     if not all(isinstance(one, Tensor) for one in tensors) or not torch.is_autocast_enabled(q.device.type):
         return tensors
-    if q.dtype in DTYPES and q.dtype == k.dtype == v.dtype:
+    if q.dtype in validate.DTYPES and q.dtype == k.dtype == v.dtype:
         return tensors
     dtype = torch.get_autocast_dtype(q.device.type)
     return q.to(dtype), k.to(dtype), v.to(dtype)
@@ -184,7 +183,7 @@ class Launch:
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> None:
         batch, heads, seq_q, head_dim = q.shape
-        self.problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, DTYPES[q.dtype], causal)
+        self.problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, validate.DTYPES[q.dtype], causal)
         self.gpu = q.device.index
         with torch.cuda.device(q.device):
             self.kernel = _kernel(self.gpu, case_of(self.problem, _multiprocessors(self.gpu)))

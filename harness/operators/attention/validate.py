@@ -16,7 +16,7 @@ from harness.operators.attention.problem import Problem
 from harness.operators.memory import ALIGNMENT, check_address, check_memory, check_no_gradient, extent, wrong
 from harness.operators.protocol import Scalars, Tensors
 
-DTYPES = (torch.float16, torch.bfloat16)
+DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 HEAD_DIMS = (64, 128, 256)
 FP32 = torch.finfo(torch.float32)
 INT32_LIMIT = 2**31

@@ -24,7 +24,6 @@ from harness.operators.errors import LaunchError, Unsupported
 from harness.operators.memory import ALIGNMENT, check_memory, reach
 from harness.rows.results import slug_of
 
-DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 Gradients = tuple[Tensor, Tensor, Tensor]
 MOST_PROBLEMS = 1024
 """Problems whose kernels are remembered, and kinds of call and of launch."""
@@ -51,7 +50,7 @@ def check_supported(q: Tensor, k: Tensor, causal: bool, scale: float | None, det
 @lru_cache(MOST_PROBLEMS)
 def _check_kind(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool, deterministic: bool) -> None:
     """Raises Unsupported for calls of this kind. What is no call at all, the forward pass refuses."""
-    if len(q) == len(k) == 4 and dtype in DTYPES and q.numel() and k.numel():
+    if len(q) == len(k) == 4 and dtype in validate.DTYPES and q.numel() and k.numel():
         case_of(_problem(q, k, dtype, causal), deterministic, None)
 
 
@@ -234,7 +233,7 @@ def _laid_out(name: str, tensor: Tensor) -> Tensor:
 
 def _problem(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool) -> Problem:
     batch, heads, seq_q, head_dim = q
-    return Problem(batch, heads, k[1], seq_q, k[2], head_dim, DTYPES[dtype], causal)
+    return Problem(batch, heads, k[1], seq_q, k[2], head_dim, validate.DTYPES[dtype], causal)
 
 
 NOT_YET = {"half_steps"}
