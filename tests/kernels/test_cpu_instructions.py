@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cuda_kernels import build
+from tests.support import cpu_kernels
 from tests.support.cpu_kernels import KERNELS, launch
 
 SEEDS = (0, 1, 2, 3)
@@ -33,64 +34,26 @@ def names(diagnosis: str) -> list[str]:
     return [line.partition(":")[0] for line in diagnosis.splitlines()]
 
 
-def product(
-    type_name: str = "__half",
-    columns: int = 64,
-    swizzle: str = "bytes_128",
-    transpose: int = 0,
-    rs: int = 0,
-    depth: int = 64,
-    transpose_a: int = 0,
-    **rest,
-):
+def product(*how, bug: str = "NONE", seed: int = 0, device: str = "cpu", **named) -> tuple[str, Tensor, Tensor]:
+    constants = cpu_kernels.product(*how, **named)
+    dtype, columns, depth = TYPES[constants["ELEMENT_TYPE"]], constants["COLUMNS"], constants["DEPTH"]
+    a_is_transposed, b_is_transposed = constants["A_TRANSPOSED"], constants["B_TRANSPOSED"]
     generator = torch.Generator().manual_seed(0)
-    a = torch.randn(*((depth, 64) if transpose_a else (64, depth)), generator=generator).to(TYPES[type_name])
-    b = torch.randn(*((depth, columns) if transpose else (columns, depth)), generator=generator).to(TYPES[type_name])
+    a = torch.randn(*((depth, 64) if a_is_transposed else (64, depth)), generator=generator).to(dtype)
+    b = torch.randn(*((depth, columns) if b_is_transposed else (columns, depth)), generator=generator).to(dtype)
     d = torch.full((64, columns), torch.nan)
-    said = launch(
-        "wgmma_product",
-        [(a, "in"), (b, "in"), (d, "out")],
-        ELEMENT_TYPE=type_name,
-        COLUMNS=columns,
-        DEPTH=depth,
-        SWIZZLE=f"Swizzle::{swizzle}",
-        A_TRANSPOSED=transpose_a,
-        B_TRANSPOSED=transpose,
-        A_IN_REGISTERS=rs,
-        **rest,
-    )
-    expected = (a.double().T if transpose_a else a.double()) @ (b.double() if transpose else b.double().T)
+    tensors = [(a, "in"), (b, "in"), (d, "out")]
+    said = launch("wgmma_product", tensors, bug=bug, seed=seed, device=device, **constants)
+    expected = (a.double().T if a_is_transposed else a.double()) @ (b.double() if b_is_transposed else b.double().T)
     return said, d, expected
 
 
-@pytest.mark.parametrize(
-    ("type_name", "columns", "swizzle", "transpose", "rs", "depth", "transpose_a"),
-    [
-        ("__half", 64, "bytes_128", 0, 0, 64, 0),
-        ("__half", 128, "bytes_128", 1, 0, 64, 0),
-        ("__nv_bfloat16", 256, "bytes_128", 1, 1, 64, 0),
-        ("__nv_bfloat16", 80, "bytes_64", 0, 1, 64, 0),
-        ("__half", 64, "bytes_64", 1, 0, 64, 0),
-        ("__half", 96, "bytes_32", 0, 0, 64, 0),
-        ("__half", 32, "bytes_32", 1, 0, 64, 0),
-        ("__half", 64, "none", 0, 0, 64, 0),
-        ("__half", 64, "none", 1, 0, 64, 0),
-        ("__nv_fp8_e4m3", 64, "bytes_128", 0, 0, 128, 0),
-        ("__nv_fp8_e4m3", 128, "bytes_64", 0, 0, 64, 0),
-        ("__nv_fp8_e4m3", 64, "bytes_32", 0, 1, 64, 0),
-        ("__half", 64, "bytes_128", 0, 0, 64, 1),
-        ("__half", 128, "bytes_128", 1, 0, 64, 1),
-        ("__nv_bfloat16", 64, "bytes_32", 1, 0, 64, 1),
-        ("__half", 64, "none", 1, 0, 64, 1),
-    ],
-)
-def test_a_wgmma_multiplies_what_its_descriptors_say(
-    type_name: str, columns: int, swizzle: str, transpose: int, rs: int, depth: int, transpose_a: int, device: str
-) -> None:
-    said, d, expected = product(type_name, columns, swizzle, transpose, rs, depth, transpose_a, device=device)
+@pytest.mark.parametrize("how", cpu_kernels.PRODUCTS, ids=lambda how: "-".join(map(str, how)))
+def test_a_wgmma_multiplies_what_its_descriptors_say(how: tuple, device: str) -> None:
+    said, d, expected = product(*how, device=device)
     assert said == ""
     # The hardware cuts the products of fp8 to 13 fractional bits below the largest one before it adds them.
-    coarse = device == "cuda" and type_name == "__nv_fp8_e4m3"
+    coarse = device == "cuda" and how[0] == "__nv_fp8_e4m3"
     torch.testing.assert_close(d.double(), expected, rtol=1e-4, atol=5e-2 if coarse else 1e-3)
 
 
@@ -171,7 +134,7 @@ def boxes(x: int, y: int, swizzle: str = "none", columns: int = 32, **rest) -> t
 
 
 @pytest.mark.parametrize(("x", "y"), [(0, 0), (-4, 0), (-8, -3), (28, 9), (36, -8), (52, 0)])
-@pytest.mark.parametrize(("swizzle", "columns"), [("none", 32), ("bytes_32", 8), ("bytes_64", 16), ("bytes_128", 32)])
+@pytest.mark.parametrize(("swizzle", "columns"), cpu_kernels.BOXES)
 def test_a_box_over_the_edge_reads_zeros_and_writes_nothing_there(
     x: int, y: int, swizzle: str, columns: int, device: str
 ) -> None:

@@ -2,7 +2,7 @@
 build, and another kernel, or the same with an edit, a tenth of it."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -16,8 +16,11 @@ from harness.catalog import techniques
 from harness.catalog.entries import Tile
 
 EXPORTED = ("launch", "shared_memory_bytes", "unzeroed_bytes", "workspace_bytes")
-LAUNCH = 'extern "C" __attribute__((visibility("default"))) int launch() { return 0; }'
+EXPORT = 'extern "C" __attribute__((visibility("default")))'
+LAUNCH = f"{EXPORT} int launch() {{ return 0; }}"
 """Without one a file is no kernel."""
+BOUNDS = "const std::map<int, int> launch_bounds = std::exchange(cpu::bounds(), {});"
+"""What a copy registered when the library was loaded is for its own launches."""
 Read = Callable[[str], str | None]
 """The text of a file of cuda_kernels; None where it is not an operator's."""
 Libraries = dict[tuple[Any, ...], Library]
@@ -63,23 +66,30 @@ def whole(file: str, read: Read, name: str) -> str:
 
 def build(kernels: Sequence[Kernel]) -> list[Library]:
     """The library of each: all of one build."""
-    texts, lines = [], []
-    for number, (technique, problem, tile, read) in enumerate(kernels):
+    files = []
+    for technique, problem, tile, read in kernels:
         known = techniques.at(technique, problem)
         tile = tile or techniques.reference_tile(known, problem.tile_key)
         constants = operators.of(problem).defines(problem, tile, constant_strides=False)
-        defined = constants | {name: f"{name}_{number}" for name in EXPORTED}
-        text = whole(f"{known.path}.cu", read, f"copy_{number}")
-        texts.append(text)
+        files.append((whole(f"{known.path}.cu", read, f"copy_{len(files)}"), constants))
+    return of_texts(files)
+
+
+def of_texts(kernels: Sequence[tuple[str, Mapping[str, object]]], *include: Path) -> list[Library]:
+    """Of kernels whose global names, if they have any, are in the namespace copy_<number>, with these constants."""
+    lines = []
+    for number, (text, constants) in enumerate(kernels):
+        defined = {**constants, **{name: f"{name}_{number}" for name in EXPORTED}}
         lines += [f"#define {name} {value}" for name, value in defined.items()]
         opening = f"namespace copy_{number} {{\nusing ::register_fence;  // of which operators have more"
-        lines += [opening, text, "}", *(f"#undef {name}" for name in defined)]
-    included = sorted({line for text in texts for line in text.splitlines() if line.startswith("#include")})
+        bounded = f"{BOUNDS}\n{EXPORT} void take_bounds_{number}() {{ cpu::bounds() = launch_bounds; }}"
+        lines += [opening, text, bounded, "}", *(f"#undef {name}" for name in defined)]
+    included = {line for text, _ in kernels for line in text.splitlines() if line.startswith("#include")}
     with TemporaryDirectory() as folder:
         file = Path(folder) / "together.cu"
-        file.write_text("\n".join([*included, LAUNCH, *lines]))
-        path = cpu_build.build(file, {})
-    return [_of_copy(path, number) for number in range(len(texts))]
+        file.write_text("\n".join(["#include <map>", "#include <utility>", *sorted(included), LAUNCH, *lines]))
+        path = cpu_build.build(file, {}, include=include)
+    return [_of_copy(path, number) for number in range(len(kernels))]
 
 
 def of_cells(cells: Iterable[tuple[Any, ...]]) -> Libraries:
@@ -102,9 +112,15 @@ def asked(request: pytest.FixtureRequest) -> Libraries:
 
 def _of_copy(path: Path, number: int) -> Library:
     library = Library(path)
-    del library.handle.launch
     for name in EXPORTED:
         if hasattr(library.handle, f"{name}_{number}"):
             setattr(library.handle, name, library.handle[f"{name}_{number}"])
-    library.launch = library.handle.launch
+    take_bounds, own = (library.handle[f"{name}_{number}"] for name in ("take_bounds", "launch"))
+
+    def launch(*given: Any) -> int:
+        take_bounds()
+        status: int = own(*given)
+        return status
+
+    library.launch = launch
     return library

@@ -1,7 +1,6 @@
 #include <runtime/launch.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -29,11 +28,6 @@ std::vector<int> order_of(int count) {
   return order;
 }
 
-std::map<int, int>& bounds() {  // blocks by threads
-  static std::map<int, int> all;
-  return all;
-}
-
 // What a GPU of compute capability 9.0 would refuse; empty when nothing.
 std::string what_is_wrong(const Launch& launch) {
   constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_GRID = 65535;
@@ -56,6 +50,11 @@ std::string what_is_wrong(const Launch& launch) {
 }
 
 }  // namespace
+
+std::map<int, int>& bounds() {
+  static std::map<int, int> all;
+  return all;
+}
 
 bool bound(int threads, int blocks) {
   bounds()[threads] = blocks;
