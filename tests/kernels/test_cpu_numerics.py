@@ -5,20 +5,18 @@ product under the marker `full`. `make test` runs every build of a kernel that p
 and four of the others, by the commit. All this is at reference tiles; the flagship passes at the tuned ones too.
 """
 
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
 
-from cuda_kernels import cpu_build
-from harness.build import Case, Diagnosed, Variant, load
-from harness.catalog import sources, techniques
+from cuda_kernels.cpu_library import Library
+from harness.build import Case, load
+from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import TECHNIQUES
 from harness.measure import gate as gates
@@ -108,13 +106,12 @@ def all_cells(build: Build) -> list[Cell]:
     return [Cell(layout, lengths, SEEDS, name) for layout, lengths, name in product(LAYOUTS, taken, DISTRIBUTIONS)]
 
 
-def check_apart(variant: Variant, problem: Problem) -> None:
+def check_apart(library: Library, problem: Problem) -> None:
     """Right where every tensor has row strides of its own: those of the gate's inputs follow from the shape."""
     expected = gates.expect(problem, "normal", 0, "cpu")
     q, k, v, o = cpu_run.apart(expected.sample)
     lse = torch.full(q.shape[:3], torch.nan)
-    variant.schedule(0)
-    variant.launch({"q": q, "k": k, "v": v, "o": o, "lse": lse}, expected.sample.scalars)
+    cpu_run.launcher(library, problem)({"q": q, "k": k, "v": v, "o": o, "lse": lse}, expected.sample.scalars)
     verdict = numerics.judge(o, lse, expected)
     assert verdict.passed, f"{problem}, row strides of q, k, v, o unlike: {verdict.check}: {verdict.reason}"
 
@@ -134,10 +131,10 @@ def check(build: Build, cells: list[Cell]) -> None:
             padded=technique.general,
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
-    check_apart(variant, problem)
-    verdict = numerics.judge(
-        *cpu_run.launch_far_apart(build.technique, problem), gates.expect(problem, "normal", 0, "cpu")
-    )
+    library = cpu_run.build(build.technique, problem)
+    check_apart(library, problem)
+    o, lse = cpu_run.launch_far_apart(library, problem)
+    verdict = numerics.judge(o, lse, gates.expect(problem, "normal", 0, "cpu"))
     assert verdict.passed, f"{problem}, batches and heads far apart: {verdict.check}: {verdict.reason}"
 
 
@@ -189,37 +186,42 @@ def test_few_cells_have_every_layout_seed_and_distribution_of_each_technique() -
         assert {cell.distribution for cell in cells} == set(DISTRIBUTIONS) or len(builds) <= 4, technique.name
 
 
+def edited(file: str, right: str, wrong: str) -> together.Read:
+    def read(asked: str) -> str | None:
+        text = together.as_it_is(asked)
+        if text is None or asked != file:
+            return text
+        assert right in text, f"{file} has changed: edit this test"
+        return text.replace(right, wrong)
+
+    return read
+
+
 @pytest.mark.parametrize(
     ("of", "taken_for"), [("o_stride", "q_stride"), ("v_stride", "k_stride"), ("k_stride", "q_stride")]
 )
-def test_a_row_stride_taken_for_another_is_found(
-    of: str, taken_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, problem = cpu_run.copied(tmp_path), Problem(2, 2, 2, 64, 64, 64, "fp16")
-    path = root / "attention" / "ampere" / "mma_ldmatrix.cu"
-    path.write_text(path.read_text().replace(f"{of}.seq", f"{taken_for}.seq"))
-    monkeypatch.setattr(cpu_build, "HERE", root)
-    variant = load(Case("test", "mma_ldmatrix", "cuda", problem, Tile(64, 64, 1, 4)), on="cpu")
-    with pytest.raises((AssertionError, Diagnosed)):
-        check_apart(variant, problem)
+def test_a_row_stride_taken_for_another_is_found(of: str, taken_for: str) -> None:
+    problem = Problem(2, 2, 2, 64, 64, 64, "fp16")
+    read = edited("attention/ampere/mma_ldmatrix.cu", f"{of}.seq", f"{taken_for}.seq")
+    (library,) = together.build([together.Kernel("mma_ldmatrix", problem, read=read)])
+    with pytest.raises((AssertionError, cpu_run.Named)):
+        check_apart(library, problem)
 
 
-def test_an_offset_of_32_bits_is_found(tmp_path: Path) -> None:
+def test_an_offset_of_32_bits_is_found() -> None:
     """In a process of its own: it writes where nothing is. `check` launches every kernel so."""
-    root, whole = cpu_run.copied(tmp_path), "batch * args.o_stride.batch"
-    path = root / "attention" / "attention.cuh"
-    path.write_text(path.read_text().replace(whole, f"static_cast<int>({whole})"))
-    code = """
-from pathlib import Path
-from harness.operators.attention.problem import Problem
-from tests.support import cpu_run
-o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"), Path({root!r}))
-print("whole" if o.isfinite().all() else "not whole")
-"""
-    command = [sys.executable, "-c", code.format(root=str(root))]
-    done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
-    assert done.stdout != "whole\n", done.stderr
-    o, _ = cpu_run.launch_far_apart("mma_ldmatrix", Problem(2, 2, 2, 64, 64, 64, "fp16"))
+    problem, whole = Problem(2, 2, 2, 64, 64, 64, "fp16"), "batch * args.o_stride.batch"
+    read = edited("attention/attention.cuh", whole, f"static_cast<int>({whole})")
+    right = together.Kernel("mma_ldmatrix", problem)
+    for library, is_right in zip(together.build([right, right._replace(read=read)]), (True, False), strict=True):
+        child = multiprocessing.get_context("fork").Process(target=launch_far_apart_or_die, args=(library, problem))
+        child.start()
+        child.join()
+        assert (child.exitcode == 0) is is_right
+
+
+def launch_far_apart_or_die(library: Library, problem: Problem) -> None:
+    o, _ = cpu_run.launch_far_apart(library, problem)
     assert o.isfinite().all()
 
 
@@ -255,13 +257,11 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(technique: str
 
 
 @pytest.mark.parametrize(("slack", "status"), [("2.f", "passed"), ("8.f", "wrong")])
-def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, status: str, tmp_path: Path) -> None:
+def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, status: str) -> None:
     """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
-    root, problem = cpu_run.copied(tmp_path), Problem(2, 4, 4, 512, 512, 64, "fp16", True)
-    kernel = root / "attention" / "tma" / "lazy_rescale.cu"
-    source = kernel.read_text()
-    assert "SLACK = 2.f;" in source
-    kernel.write_text(source.replace("SLACK = 2.f;", f"SLACK = {slack};"))
-    result = cpu_run.run("lazy_rescale", problem, root=root, distribution="outliers")
+    problem = Problem(2, 4, 4, 512, 512, 64, "fp16", True)
+    read = edited("attention/tma/lazy_rescale.cu", "SLACK = 2.f;", f"SLACK = {slack};")
+    (library,) = together.build([together.Kernel("lazy_rescale", problem, read=read)])
+    result = cpu_run.run("lazy_rescale", problem, library=library, distribution="outliers")
     assert result.diagnosis == ""
     assert numerics.judge(result.o, result.lse, gates.expect(problem, "outliers", 0, "cpu")).status == status

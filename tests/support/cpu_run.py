@@ -2,11 +2,9 @@
 
 import ctypes
 import mmap
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -81,18 +79,12 @@ class Run:
     library: Library
 
 
-def copied(folder: Path) -> Path:
-    """A copy of the kernels' sources in `folder`, to be changed; the `root` of a run."""
-    ignored = shutil.ignore_patterns("*.py", "__pycache__")
-    return shutil.copytree(cpu_build.HERE, folder / "cuda_kernels", ignore=ignored)
-
-
-def build(name: str, problem: Any, root: Path = cpu_build.HERE, sanitize: bool = False) -> Library:
+def build(name: str, problem: Any, sanitize: bool = False) -> Library:
     """The library of technique `name` of the problem's operator at its reference tile."""
     technique = techniques.at(name, problem)
     tile = techniques.reference_tile(technique, problem.tile_key)
     constants = operators.of(problem).defines(problem, tile, constant_strides=False)
-    return Library(cpu_build.build(patched.kernel_file(technique.path, root), constants, sanitize=sanitize, root=root))
+    return Library(cpu_build.build(patched.kernel_file(technique.path), constants, sanitize=sanitize))
 
 
 def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
@@ -101,10 +93,9 @@ def watch(library: Library, label: str, tensor: Tensor, use: str) -> None:
     library.watch(label, *place, written=use == "out", scratch=use == "scratch")
 
 
-def launch_far_apart(name: str, problem: Problem, root: Path = cpu_build.HERE) -> tuple[Tensor, Tensor]:
+def launch_far_apart(library: Library, problem: Problem) -> tuple[Tensor, Tensor]:
     """o and lse of one launch on `far_apart` tensors, which are not watched: that takes a byte for every element from
     the first to the last."""
-    library = build(name, problem, root)
     q, k, v, o = far_apart(inputs.sample(problem, "normal", 0, "cpu"))
     lse = torch.full(q.shape[:3], torch.nan)
     workspace = torch.zeros(workspace_bytes(library.handle, problem), dtype=torch.uint8)
@@ -119,7 +110,6 @@ def run(
     name: str,
     problem: Problem,
     *,
-    root: Path = cpu_build.HERE,
     library: Library | None = None,
     sanitize: bool = False,
     distribution: str = "normal",
@@ -127,7 +117,7 @@ def run(
 ) -> Run:
     """Builds technique `name`, where its library is not given, and launches it once, with all checks and every tensor
     watched; `options` are those of Library.configure."""
-    library = library or build(name, problem, root, sanitize)
+    library = library or build(name, problem, sanitize)
     library.configure(**options)
     given = arenas.make(problem, distribution, 0, "cpu", padded=True)
     outputs = arenas.make_outputs(problem, "cpu", padded=True)
