@@ -1,10 +1,10 @@
 """The flagship, or another kernel, less one technique at a time: each patch applies and is small, its kernel passes the
 numerics gate on the CPU, and its machine code has lost what it says and nothing else.
 
-`make test` reads the machine code of each at every problem and tile at which it is timed, from a row of this source and
-this compiler, and compiles what no row holds. It runs two builds of those that no GPU has passed, and of the other
-builds two that the commit chooses. `make test-full` compiles at every tile that `tune` chose for the flagship, and
-runs all builds.
+`make test` reads the machine code of each at every problem and tile at which it is timed, from rows of this source and
+this compiler; of those that no row holds it compiles two of each kernel, by the commit. It runs two builds of a kernel
+that no GPU has passed, and of the other builds two that the commit chooses. `make test-full` compiles at every tile
+that `tune` chose for the flagship, and runs all builds.
 """
 
 import re
@@ -77,16 +77,18 @@ def tiles_of(one: Ablation, head_dim: int) -> list[Tile]:
 
 def cells() -> list[Any]:
     """At every tile; what `make test` leaves out is marked."""
-    found = []
-    problems = sorted({*EXPERIMENT.problems, *(problem for _, problem, _ in TIMED)})
-    for one, problem in product(ABLATIONS, problems):
-        for tile in tiles_of(one, problem.head_dim):
-            is_timed = (one.name, problem, tile) in TIMED
-            if techniques.unsupported(one, "cuda", problem, tile) or not (is_timed or problem in PROBLEMS.values()):
-                continue
-            name = f"{one.name}-{problem.slug}-{tile.slug}"
-            marks = () if is_timed else pytest.mark.full
-            found.append(pytest.param(cell(one.name, problem, tile), id=name, marks=marks))
+    problems, found = sorted({*EXPERIMENT.problems, *(problem for _, problem, _ in TIMED)}), []
+    for one in ABLATIONS:
+        all_tiles = [(problem, tile) for problem in problems for tile in tiles_of(one, problem.head_dim)]
+        taken = [at for at in all_tiles if not techniques.unsupported(one, "cuda", *at)]
+        timed = {at for at in taken if (one.name, *at) in TIMED}
+        recorded = {at for at in timed if proven.compiled(cell(one.name, *at))}
+        quick = recorded | chosen.by_commit(timed - recorded, 2)
+        for problem, tile in taken:
+            if (problem, tile) in timed or problem in PROBLEMS.values():
+                name = f"{one.name}-{problem.slug}-{tile.slug}"
+                marks = () if (problem, tile) in quick else pytest.mark.full
+                found.append(pytest.param(cell(one.name, problem, tile), id=name, marks=marks))
     return found
 
 
