@@ -238,10 +238,8 @@ def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Ti
         ours, theirs = final
     if ours is None or theirs is None:
         return {"reason": why_ours or why_theirs}, None, []
-    if _is_peer(theirs):  # it may be in several groups, its newest row in another one
-        theirs = next(
-            (row for row in here if row["backend"] == promise.theirs and row["usable"] and _met(ours, row)), theirs
-        )
+    beside = (row for row in here if _case(row) == _case(theirs) and row["usable"] and _met(ours, row))
+    theirs = next(beside, theirs)  # its newest row may be in another group
     if not _comparable(ours, theirs):
         return {"reason": f"different instruction classes: {ours['mma']}, {theirs['mma']}"}, None, []
     if not _met(ours, theirs):
