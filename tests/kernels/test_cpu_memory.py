@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from harness.operators.attention.inspected import COUNTED
 from harness.operators.attention.problem import Problem
 from harness.rows import results
 from reports.facts import counters
+from tests.support import together
 from tests.support.commands import invoke
 from tests.support.cpu_run import run
 
@@ -26,8 +28,19 @@ BLOCKS = KEY_TILES = 2
 WARPS, KEYS, DEPTH = 4, 64, 128
 
 
+COUNTED_HERE = (
+    *("cp_async_pipeline", "mbarrier_ring", "mma_ldmatrix", "tma_loads", "tma_swizzle", "vectorized_loads", "wmma"),
+    "xor_swizzle",
+)
+
+
+@cache
+def libraries() -> together.Libraries:
+    return together.of_cells((name, PROBLEM) for name in COUNTED_HERE)
+
+
 def count(name: str) -> list[dict[str, Any]]:
-    result = run(name, PROBLEM, counters=True)
+    result = run(name, PROBLEM, library=libraries()[name, PROBLEM], counters=True)
     assert result.code == 0, result.diagnosis
     return result.library.counters()
 

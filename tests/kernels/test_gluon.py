@@ -392,6 +392,9 @@ LOCKS = (
 ROLES = [Twin("producer_consumer", techniques.HATCH, f"128x64-s{stages}-w8", head_dim=128) for stages in (2, 3, 4)]
 
 
+OF_HATCHES = pytest.mark.xdist_group("hatches")
+
+
 @pytest.fixture(scope="module")
 def hatches() -> dict[Twin, str]:
     """PTX of each."""
@@ -399,6 +402,7 @@ def hatches() -> dict[Twin, str]:
     return {twin: texts["ptx"] for (twin, _), texts in programs.compiled(asked)}
 
 
+@OF_HATCHES
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda twin: twin.tile)
 def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(lock: Twin, hatches: dict[Twin, str]) -> None:
     """Else half of the warps stand at that barrier and half at the lock, for ever."""
@@ -407,6 +411,7 @@ def test_nothing_between_the_wait_and_the_arrival_needs_the_whole_block(lock: Tw
     assert len(re.findall(r"bar\.(?:sync|arrive) (?!0)", order)) == 5
 
 
+@OF_HATCHES
 @pytest.mark.parametrize("roles", ROLES, ids=lambda twin: twin.tile)
 def test_it_invalidates_the_barriers_that_nobody_uses_before_k_is_loaded(roles: Twin, hatches: dict[Twin, str]) -> None:
     """They lie one after another where the memory of the block begins, and so does K's first stage."""

@@ -310,6 +310,7 @@ def test_the_hopper_ladder_is_wgmma_without_spills(name, problem):
     assert (machine_code.mma_class(found["census"]), found["spill_bytes"]) == ("wgmma", 0)
 
 
+@pytest.mark.xdist_group("programs of core Triton")
 def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
     with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in programs()[name]}
     moved = {name for name in HOPPER if "USETMAXREG" in code(name)["census"]}
@@ -325,6 +326,7 @@ def test_descriptors_fit_the_workspace():
     assert 0 < spec.compile().metadata.global_scratch_size <= specialization.DESCRIPTORS_BYTES
 
 
+@pytest.mark.xdist_group("programs of core Triton")
 def test_no_program_is_secretly_an_earlier_one():
     """Else make one a re-export of the other, and say what core Triton lacks."""
     assert len(set(programs().values())) == len(DISTINCT), sorted(programs(), key=programs().__getitem__)
