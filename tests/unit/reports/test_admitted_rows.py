@@ -26,7 +26,6 @@ TECHNIQUES = {
     "sanitizer": "flagship",
     "code": "flagship",
     "counters": "flagship",
-    "memory": "padded_rows",
 }
 """Of rows that pages look at for these alone."""
 TIMED = TIMING | {"time": "2025-12-31T00:00:00Z"}
@@ -35,12 +34,13 @@ GIVEN = ("schema", "kind", "problem", "environment")
 SEEN_ELSEWHERE = ("arch", "mma", "source_sha256", "clock_ghz", "samples_ms", "time")
 """Fields of rows shown alone that change nothing where other kinds' change something."""
 SHOWN_ALONE = {
-    "memory": ("technique/padded_rows.html",),
     "roof": ("index.html", "technique/wgmma.html"),
     "proof": ("techniques.html",),
 }
 """Kind of which a page takes the newest row alone -> the pages."""
-TOGETHER = (("timing", "gate", "code"), ("tune", "cupti", "counters", "sanitizer"))
+ON_OWN_PAGE = "memory"
+"""Of this kind the page of a technique takes the newest row alone: each is about another one."""
+TOGETHER = (("timing", "gate", "code"), ("tune", "cupti", "counters", "sanitizer"), (ON_OWN_PAGE,))
 """Kinds that one site shows: no two are about the same part of the same page."""
 
 
@@ -67,16 +67,18 @@ def changed(part: Any, values: Sequence[Any]) -> Iterator[Any]:
 
 
 def admitted(kind: str) -> list[Row]:
-    """Of one kind, the row itself and all of its changed copies that may be recorded, each about a problem of its own
-    where rows of a kind are told apart by it."""
-    found = []
-    whole, alone = sample(kind), kind in SHOWN_ALONE
+    """Of one kind, the row itself and all of its changed copies that may be recorded, each about a problem or a
+    technique of its own where rows of a kind are told apart by it."""
+    found: list[Row] = []
+    whole, alone = sample(kind), kind in (*SHOWN_ALONE, ON_OWN_PAGE)
     for number, row in enumerate((whole, *changed(whole, FEW if alone or kind == "timing" else VALUES)), 1):
         mine = copy.deepcopy(row)
         if any(mine.get(name) != whole.get(name) for name in (*GIVEN, *(SEEN_ELSEWHERE if alone else ()))):
             continue
         if not alone:
             mine["problem"]["batch"] = number
+        elif kind == ON_OWN_PAGE and mine.get("technique") == whole["technique"]:
+            mine["technique"] = techniques.TECHNIQUES[len(found)].name
         try:
             schema.admit(mine)
         except ValueError:
@@ -118,12 +120,13 @@ def differs(kind: str, row: Row) -> str:
 def test_no_admitted_row_breaks_a_page(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     rows = {kind: admitted(kind) for kind in kinds}
     assert all(len(found) > 15 for found in rows.values())
+    pages = tuple(f"technique/{row['technique']}.html" for row in rows.get(ON_OWN_PAGE, ()))
     try:
-        drawn(tmp_path, [*chain.from_iterable(rows.values())])
+        drawn(tmp_path, [*chain.from_iterable(rows.values())], pages)
     except Exception:
         for number, (kind, row) in enumerate((kind, row) for kind, found in rows.items() for row in found):  # which
             try:
-                drawn(tmp_path / str(number), [row])
+                drawn(tmp_path / str(number), [row], pages)
             except Exception as error:
                 pytest.fail(f"{kind} row with {differs(kind, row)}: {error!r}")
         raise
