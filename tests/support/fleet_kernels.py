@@ -19,10 +19,11 @@ import typer
 from harness.catalog import techniques
 from harness.catalog.cases import Case, of_experiment
 from harness.catalog.entries import NamedExperiment, Technique, Tile
+from harness.machine import environment
 from harness.measure import fleet, runner
 from harness.measure.worker import Deadlines
 from harness.operators.attention.problem import Problem
-from tests.support import fake_kernels
+from tests.support import fake_kernels, row_file
 from tests.support.fake_kernels import available, environment_of, prebuild, same_program
 
 __all__ = ["available", "environment_of", "load", "prebuild", "same_program", "source_sha256"]
@@ -121,5 +122,6 @@ if __name__ == "__main__":
         except typer.Exit as ended:
             sys.exit(ended.exit_code)
         sys.exit()
+    environment.describe = lambda *_: {**row_file.DETAILS, "gpu": None}  # without torch
     number, count = map(int, options.shard.split("/"))
     run(options.rows, PROBLEMS[number - 1 :: count])

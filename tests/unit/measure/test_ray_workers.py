@@ -73,10 +73,10 @@ def test_an_address_where_nothing_answers_is_told_at_once(address: str) -> None:
 
 
 def test_what_answers_at_the_address_and_is_no_ray_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_workers, "JOINING", 5.0)
+    monkeypatch.setattr(ray_workers, "JOINING", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        told = rf"--cluster: got {address}, where no Ray answers \(no answer within 5 s\).*ray start --head"
+        told = rf"--cluster: got {address}, where no Ray answers \(no answer within 2 s\).*ray start --head"
         with pytest.raises(ray_workers.Refused, match=told), ray_workers.workers(None, address):
             raise AssertionError("there are no workers")
 

@@ -29,6 +29,7 @@ from harness.operators.attention.problem import Problem
 from harness.rows import results, tables
 from harness.rows.frame import table
 from harness.rows.reading import is_final
+from tests.support import fake_kernels
 from tests.support.here import work_here
 
 pytestmark = pytest.mark.slow
@@ -750,17 +751,8 @@ def test_a_gate_says_how_many_other_processes_used_the_gpu(tmp_path: Path, monke
     assert [row["technique"] for row in again if row["kind"] == "gate"] == ["zeros"]
 
 
-def sleep(batches: float) -> None:
-    Path(str(os.getpid())).touch()
-    time.sleep(99 if batches > 1 else 0)
-
-
-def fail(batches: float) -> None:
-    raise RuntimeError("no GPU")
-
-
 def test_a_process_works_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "multiply", sleep)
+    monkeypatch.setattr(sharing, "multiply", fake_kernels.multiply)
     monkeypatch.chdir(tmp_path)
     with sharing.busy_processes(1) as count:
         assert count == 1
@@ -768,7 +760,7 @@ def test_a_process_works_until_the_block_ends(tmp_path: Path, monkeypatch: pytes
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    monkeypatch.setattr(sharing, "multiply", fail)
+    monkeypatch.setattr(sharing, "multiply", fake_kernels.multiply_without_a_gpu)
     said = "a process that shares the GPU: RuntimeError: no GPU;"
     with pytest.raises(RuntimeError, match=said), sharing.busy_processes(1):
         pass
