@@ -12,7 +12,6 @@ from harness.build import Case
 from harness.inspection import survey
 from harness.operators.attention.problem import Problem
 from harness.rows import making, results
-from reports.data.loading import of_compilers
 from tests.support.checkout import executable
 from tests.support.commands import invoke
 
@@ -46,6 +45,8 @@ def test_a_compiler_that_dies_costs_its_own_row(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 def test_code_by_another_assembler_replaces_no_row(tmp_path: Path) -> None:
     """inspect --ptxas shared --save wrote rows that were recorded in place of those by each language's own."""
+    from reports.data.loading import of_compilers  # each compiler's process imports this file
+
     (cell,) = survey.cells(["attention/scalar"], ["triton"], [Problem.square(1, 1, 512, 64)], ("sm_90a",))
     fields = {"status": "unsupported", "reason": "a test"}
     own, shared = (survey.row(cell, fields, ptxas) for ptxas in ("bundled", "shared"))
