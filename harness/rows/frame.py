@@ -102,10 +102,11 @@ def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] 
 
 def _read(kind: str | None, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     kinds = tuple(results.KINDS) if kind is None else (kind, "environment")
+    field = "registers" if kind == "code" else ""  # of any row that read machine code
     for path in files:
         recorded = path.name.endswith(results.RECORDED)
         about = {"run": path.name.partition(".")[0], "recorded": recorded}
-        yield from ({**row, **about} for row in results.read(path, None if recorded else schema.check, kinds))
+        yield from ({**row, **about} for row in results.read(path, None if recorded else schema.check, kinds, field))
 
 
 @contextlib.contextmanager
@@ -134,7 +135,7 @@ def _frame(kind: str, root: Path, runs: tuple[Path, ...]) -> pandas.DataFrame:
 
 
 def _read_table(kind: str, files: Iterable[Path]) -> pandas.DataFrame:
-    return _table(kind, _read(None if kind == "code" else kind, files))
+    return _table(kind, _read(kind, files))
 
 
 @cache

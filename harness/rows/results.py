@@ -212,18 +212,22 @@ def completed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(
-    path: str | Path, check: Callable[[dict[str, Any]], None] | None = None, kinds: Collection[str] = KINDS
+    path: str | Path,
+    check: Callable[[dict[str, Any]], None] | None = None,
+    kinds: Collection[str] = KINDS,
+    field: str = "",
 ) -> list[dict[str, Any]]:
-    """All rows of these kinds in a file. A torn last line (a killed run) is dropped; where there is a `check`, stderr
-    says so. Raises NotRows for anything else that is not a row, with its line; so it does where `check` (rows.schema
-    has one for files of strangers) raises ValueError."""
+    """All rows of these kinds in a file, and those that have this `field`. A torn last line (a killed run) is dropped;
+    where there is a `check`, stderr says so. Raises NotRows for anything else that is not a row, with its line; so it
+    does where `check` (rows.schema has one for files of strangers) raises ValueError."""
     path = Path(path)
     _require_file(path)
     rows = []
     left_out = tuple(f'{{"schema":{SCHEMA},"kind":"{kind}",'.encode() for kind in KINDS if kind not in kinds)
     lines = content(path).split(b"\n")
     for number, line in enumerate(lines, 1):
-        if not line.strip() or (left_out and line.startswith(left_out)):
+        is_asked = field and f'"{field}"'.encode() in line
+        if not line.strip() or (left_out and not is_asked and line.startswith(left_out)):
             continue
         try:
             row = _parsed(line, once=check is not None)
@@ -253,7 +257,7 @@ def read(
                 check(row)
             except ValueError as error:
                 raise NotRows(f"{path}:{number}: {error}") from None
-        if row["kind"] in kinds:
+        if is_asked or row["kind"] in kinds:
             rows.append(row)
     return rows
 
