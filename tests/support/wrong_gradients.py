@@ -194,9 +194,10 @@ class ScoresOffBySixteenUlps(Tiled):
     problem = replace(SQUARE, dtype="fp16")
     check = "max_error"
     distributions = ("negative_scores",)
+    ulps = 16
 
     def p_of(self, s, lse):
-        off = torch.full((TILE,), 16 * torch.finfo(torch.float32).eps)
+        off = torch.full((TILE,), self.ulps * torch.finfo(torch.float32).eps)
         off[1::2] *= -1
         return super().p_of(s, lse) * (1 + off * s.abs())
 

@@ -1,5 +1,6 @@
 """Are these gradients right? Each by attention's rule, in blocks of its own rows: an error of at most twice the
-yardstick's largest and 1.5 times its norm, and what rounding an output once may do and fp32 sums of dP and D."""
+yardstick's largest and 1.5 times its norm, and what rounding an output once may do and fp32 sums of dP and D. An error
+of dq is what is left of it without what undecided roundings of dS may do."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,9 @@ def compare(outputs: Mapping[str, Tensor | None], expected: Expected, *, peer: b
         difference = got.float() - gradient.truth
         if peer and name == "dq":
             difference[:, :, expected.hidden] = 0.0
+        if name == "dq":  # less what is undecided: errors independent of each other add up as squares
+            size, moved = difference.abs(), expected.undecided
+            difference = (size - moved).clamp_min_(0).sqrt_().mul_((size + moved).sqrt_())
         errors, rounding = BlockNorms.of(difference), forward.floor_of(gradient.size, got.dtype)
         sums = gradient.arithmetic
         floor = BlockNorms(rounding.max_abs + sums.max_abs, rounding.l2 + sums.l2)

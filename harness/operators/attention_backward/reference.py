@@ -50,18 +50,21 @@ class Expected:
     gradients: dict[str, Gradient]
     hidden: Tensor
     """Rows of q that see no key: bool (seq_q,)."""
+    undecided: Tensor
+    """By how much dq may be off where the last bits of scores decide how dS is rounded: fp32, of its shape."""
 
     @property
     def nbytes(self) -> int:
         truths = (gradient.truth for gradient in self.gradients.values())
-        return sum(tensor.nbytes for tensor in (*self.sample.tensors.values(), *truths))
+        return sum(tensor.nbytes for tensor in (*self.sample.tensors.values(), *truths, self.undecided))
 
 
 def exact(problem: Problem, sample: Sample) -> Expected:
     """What a sample should give. Raises HarnessError when the answer is not finite."""
     exact_gradients = truth(sample.tensors, **sample.scalars)
     rounded = [yardstick(sample.tensors, **sample.scalars, ulps=ulps) for ulps in ULPS]
-    for whose, found in (("truth", exact_gradients), *(("yardstick", one) for one in rounded)):
+    moved = undecided(sample.tensors, **sample.scalars)
+    for whose, found in (("truth", exact_gradients), *(("yardstick", one) for one in (*rounded, {"dq": moved}))):
         for name, tensor in found.items():
             if not bool(tensor.isfinite().all()):
                 raise HarnessError(
@@ -77,7 +80,7 @@ def exact(problem: Problem, sample: Sample) -> Expected:
         gradients[name] = Gradient(right, BlockNorms.of(right), worst, plain, BlockNorms.of(sums[name]))
     rows = torch.arange(problem.seq_q, device=right.device)
     hidden = (rows + problem.seq_kv < problem.seq_q) if problem.causal else rows < 0
-    return Expected(sample, gradients, hidden)
+    return Expected(sample, gradients, hidden, moved)
 
 
 def truth(tensors: Tensors, *, scale: float, causal: bool, precision: torch.dtype | None = None) -> dict[str, Tensor]:
@@ -144,6 +147,27 @@ def arithmetic(tensors: Tensors, *, scale: float, causal: bool) -> dict[str, Ten
             off = p.mul_(dp.abs_().amax(-1, keepdim=True).mul_(ulp))
             found["dq"][rows] = (off @ k[head].abs()).mul_(scale)
             found["dk"][head] += (off.mT @ q[rows].abs()).sum(0).mul_(scale)
+    return found
+
+
+def undecided(tensors: Tensors, *, scale: float, causal: bool) -> Tensor:
+    """By how much dq moves where two ulps of fp32 of a score decide how its dS is rounded to the dtype of q, in fp32.
+
+    A kernel has two ulps of scale |q| |k|: tensor cores truncate the sum, and half of one is rounded off scale log2(e),
+    another half off LSE in base 2. Each key's are its own, so the moves add up as their norm.
+    """
+    dtype, ulps = tensors["q"].dtype, 2 * torch.finfo(torch.float32).eps
+    q, k, v, o, do = (tensors[name].float() for name in ("q", "k", "v", "o", "do"))
+    dots, lse = (do * o).sum(-1, keepdim=True), tensors["lse"][..., None]
+    q_norms, k_norms = (torch.linalg.vector_norm(tensor, dim=-1) for tensor in (q, k))
+    found = torch.zeros_like(q)
+    with ieee_matmul():
+        for rows, head, hidden in chunks(q, k, causal, q.element_size()):
+            p = _p(q[rows] @ k[head].T, lse[rows], scale, hidden)
+            ds = (do[rows] @ v[head].T).sub_(dots[rows]).mul_(p)
+            off = (q_norms[rows][..., None] * k_norms[head]).mul_(scale * ulps).mul_(ds)
+            moves = (ds + off).to(dtype).float().sub_((ds - off).to(dtype))
+            found[rows] = (moves.square_() @ k[head].square()).sqrt_().mul_(abs(scale))
     return found
 
 

@@ -113,11 +113,25 @@ class ScoresAnUlpHigher(Tiled):
         return super().p_of(s, lse).mul_(1 + torch.finfo(torch.float32).eps * s.abs())
 
 
-def test_an_ulp_of_the_scores_may_round_ds_the_other_way() -> None:
-    """In row 7 of head 1 three of them, near the middle of two numbers, turn a small error of dQ into a large one."""
-    problem = Problem(1, 2, 2, 2210, 108, 64, "fp16")
-    verdict = gates.gate(ScoresAnUlpHigher(), problem, distributions=("negative_scores",), device="cpu", repeats=2)
-    assert verdict.passed, verdict.reason
+class ScoresOffByTwoUlps(wrong_gradients.ScoresOffBySixteenUlps):
+    ulps = 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "seed"),
+    [
+        (ScoresAnUlpHigher, Problem(1, 2, 2, 2210, 108, 64, "fp16"), 0),
+        (ScoresOffByTwoUlps, Problem(1, 2, 2, 64, 40, 64, "fp16"), 2437),
+    ],
+)
+def test_the_last_bits_of_scores_may_round_ds_the_other_way(kernel: type[Tiled], problem: Problem, seed: int) -> None:
+    """A few dS, near the middle of two numbers, turn a small error of dQ in one row into a large one."""
+
+    def verdict(launch: Tiled) -> gates.Verdict:
+        return gates.gate(launch, problem, distributions=("negative_scores",), seeds=(seed,), device="cpu", repeats=2)
+
+    assert verdict(kernel()).passed, verdict(kernel()).reason
+    assert verdict(wrong_gradients.ScoresOffBySixteenUlps()).check == "max_error"
 
 
 @pytest.mark.parametrize("problem", [SQUARE, GROUPED, CAUSAL], ids=lambda problem: problem.slug)
