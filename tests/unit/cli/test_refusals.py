@@ -37,6 +37,8 @@ REFUSED = (
 )
 
 
+RECORDED = pytest.mark.xdist_group("recorded")
+"""These read the table of timings."""
 HEAVY = ("torch", "triton", "pandas", "scipy", "matplotlib", "jinja2")
 
 
@@ -156,11 +158,17 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("history", "zzz"), "CELL: got 'zzz'", "a technique (`twinkernels list`)"),
         (("history", "rocm", "xor_swizzle"), "CELL: got 'rocm'", "expected a backend (cuda, triton, "),
         (("history", "cuda", "xor_swizzle", "zzz"), "CELL: got 'zzz'", "(`twinkernels list`), a problem, a tile"),
-        (("history", "cuda", "d999"), "CELL: got 'cuda d999'", "has these words; `twinkernels run` on such a GPU"),
-        (
+        pytest.param(
+            ("history", "cuda", "d999"),
+            "CELL: got 'cuda d999'",
+            "has these words; `twinkernels run` on such a GPU",
+            marks=RECORDED,
+        ),
+        pytest.param(
             ("history", "either_major", "gemm-m4096-n4096-k4096-bf16-mn"),
             "recorded burst timing of ladder on h200",
             "`--experiment majors` has some",
+            marks=RECORDED,
         ),
         (("history", "cuda", "--experiment", "lader"), "--experiment: got 'lader'", "ladder"),
         (("history", "cuda", "--gpu", "h20"), "--gpu: got 'h20'", "did you mean h200"),
@@ -183,9 +191,36 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("run",), "Missing argument 'EXPERIMENT'", "A name from `list`"),
         (("history",), "Missing argument 'CELL'", "Backend, technique, problem, tile"),
         (("compare", "README.md"), "Missing argument 'NEW'", "Rows to judge"),
+        (("bench", "scalr"), "technique: got 'scalr'", ""),
+        (("bench", "--problem", "big"), "got 'big'", ""),
+        (("bench", "--peer", "fa5"), "--peer: got 'fa5'", ""),
+        (("tune", "scalr"), "technique: got 'scalr'", ""),
+        (("sanitize", "scalr"), "technique: got 'scalr'", ""),
+        (("run", "attention/ladder", "--backend", "cud"), "--backend: got 'cud'", ""),
+        (("run", "attention/ladder", "--shard", "9/9"), "--shard: got '9/9'", ""),
+        (("run", "attention/ladder", "--gpus", "two"), "--gpus: got 'two'", ""),
+        (("run", "attention/ladder", "--cluster", ""), "--cluster: got '', expected auto", ""),
+        (("tune", "--cluster", "local"), "--cluster: got 'local', expected auto", ""),
+        (
+            ("run", "attention/ladder", "--cluster", "10.0.0.1"),
+            "expected auto, for a cluster of which this host is a node, or HOST:PORT",
+            "",
+        ),
+        (("tune", "--cluster", ":6379"), "--cluster: got ':6379'", ""),
+        (("tune", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'", ""),
+        (("run", "attention/ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'", ""),
+        (("run", "attention/ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes", ""),
+        (("sanitize", "--tile", "256"), "got '256'", ""),
+        (("sanitize", "--planted", "--tile", "64x64-s1-w4"), "--tile: got it with --planted", ""),
+        (("check", "SCALAR"), "did you mean attention/scalar or gemm/scalar", ""),
+        (("history", ""), "CELL: got no word", ""),
     ],
 )
-def test_a_wrong_name_gets_the_nearest_ones(arguments: tuple[str, ...], got: str, hint: str) -> None:
+def test_a_wrong_name_gets_the_nearest_ones(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], got: str, hint: str
+) -> None:
+    """Before a GPU is asked for."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, output = invoke(*arguments)
     assert code == 2
     assert got in output
@@ -372,42 +407,6 @@ def test_a_hostile_run_stops_the_scorecard_with_its_line(
         cli.main(["scorecard"])
     assert end.value.code == 2
     assert "1-ladder.jsonl:1: row.on: got nothing" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "got"),
-    [
-        (("bench", "scalr"), "technique: got 'scalr'"),
-        (("bench", "--problem", "big"), "got 'big'"),
-        (("bench", "--peer", "fa5"), "--peer: got 'fa5'"),
-        (("tune", "scalr"), "technique: got 'scalr'"),
-        (("sanitize", "scalr"), "technique: got 'scalr'"),
-        (("run", "attention/ladder", "--backend", "cud"), "--backend: got 'cud'"),
-        (("run", "attention/ladder", "--shard", "9/9"), "--shard: got '9/9'"),
-        (("run", "attention/ladder", "--gpus", "two"), "--gpus: got 'two'"),
-        (("run", "attention/ladder", "--cluster", ""), "--cluster: got '', expected auto"),
-        (("tune", "--cluster", "local"), "--cluster: got 'local', expected auto"),
-        (
-            ("run", "attention/ladder", "--cluster", "10.0.0.1"),
-            "expected auto, for a cluster of which this host is a node, or HOST:PORT",
-        ),
-        (("tune", "--cluster", ":6379"), "--cluster: got ':6379'"),
-        (("tune", "--cluster", "ray://10.0.0.1:10001"), "--cluster: got 'ray://10.0.0.1:10001'"),
-        (("run", "attention/ladder", "--rows", "/proc/none/x.jsonl"), "--rows: got '/proc/none'"),
-        (("run", "attention/ladder", "--rows", "reports/recorded/h200/x.jsonl"), "which `record` alone writes"),
-        (("sanitize", "--tile", "256"), "got '256'"),
-        (("sanitize", "--planted", "--tile", "64x64-s1-w4"), "--tile: got it with --planted"),
-        (("check", "SCALAR"), "did you mean attention/scalar or gemm/scalar"),
-        (("history", ""), "CELL: got no word"),
-    ],
-)
-def test_a_typo_is_answered_before_a_gpu_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], got: str
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, said = invoke(*arguments)
-    assert code == 2
-    assert got in said
 
 
 @pytest.mark.parametrize("letter", [*sorted(cli.AWKWARD), "\udcff"])
