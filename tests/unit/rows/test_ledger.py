@@ -325,11 +325,13 @@ def test_maxima_of_integers_gain_less_in_core_triton() -> None:
     timings = stats.Timings(timing)
     checked = 0
     for found in ledger.ledgers(timing, timings=timings):
-        if found.problem.head_dim == 64:
+        if found.problem.operator != "attention" or found.problem.head_dim == 64:
             continue
         price = line(found, "integer_max").size
         pairs = (timings.ratio(*(found.rows[kernel]["program"] for kernel in pair)) for pair in alike)
-        gain = next(pair.interval for pair in pairs if pair and pair.is_settled)
-        assert gain.high < price.interval.low, found.problem.slug  # type: ignore[operator]
+        gain = next(pair for pair in pairs if pair and pair.is_settled)
+        of_many = None not in (gain.interval.high, price.interval.low)  # processes: of one, the values are compared
+        most, least = (gain.interval.high, price.interval.low) if of_many else (gain.value, price.value)
+        assert most < least, found.problem.slug
         checked += 1
     assert checked == 4
