@@ -39,12 +39,6 @@ def command(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.output
 
 
-def alone(*arguments: str) -> str:
-    """What a Python of its own prints, which may start processes."""
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
-
-
 def harness(*arguments: str) -> Any:
     code, told, said = elsewhere(command, *arguments, "--json")
     assert code == 0, said
@@ -90,7 +84,9 @@ def test_a_function_of_ones_own_is_checked(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
 def test_both_languages_are_compiled_and_read() -> None:
-    rows = json.loads(alone("-m", "harness", "inspect", "softmax/online", "--arch", "sm_90a", "--json"))
+    """By a Python of its own, which may start processes."""
+    inspect = [sys.executable, "-m", "harness", "inspect", "softmax/online", "--arch", "sm_90a", "--json"]
+    rows = json.loads(subprocess.run(inspect, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout)
     assert {row["backend"]: row["status"] for row in rows} == dict.fromkeys(TWINS, "passed")
     assert all(row["code"]["census"]["MUFU.EX2"] for row in rows)
 
@@ -101,8 +97,8 @@ def test_its_claim_is_proven() -> None:
     assert (row["status"], row["operator"], row["technique"]) == ("passed", "softmax", "online")
 
 
-def paged(folder: Path) -> None:
-    """Makes a page of a timing row, and prints its slug, whether it is current, whether its speed is the problem's."""
+def paged(folder: Path) -> tuple[str, bool, bool]:
+    """Makes a page of a timing row, and tells its slug, whether it is current, whether its speed is the problem's."""
     from harness import api
     from harness.catalog import techniques
     from harness.catalog.cases import Case, source_sha256
@@ -121,17 +117,15 @@ def paged(folder: Path) -> None:
     row_file.write(folder / "fresh.jsonl", [row_file.ENVIRONMENT | {"id": "0" * 12}, row])
     page = build.page_of(techniques.get("online"))
     given = {"recorded": folder / "recorded", "runs": [folder / "fresh.jsonl"], "only": [page, "techniques.html"]}
+    build.PROCESSES = 1  # this process may start none
     build.build(folder / "site", **given, progress=lambda *_: None)
     is_current = reading.is_current(row, reading.checkout_hashes())
-    print(reading.slug(row), is_current, table.tflops[0] == problem.flops / 0.0005 / 1e9)
+    return reading.slug(row), is_current, bool(table.tflops[0] == problem.flops / 0.0005 / 1e9)
 
 
 @pytest.mark.slow
 def test_a_timing_row_of_it_is_read_and_has_a_page(tmp_path: Path) -> None:
-    script = (
-        f"from pathlib import Path; from tests.operators import test_softmax as t; t.paged(Path({str(tmp_path)!r}))"
-    )
-    assert alone("-c", script).split() == ["softmax-r4096-c96", "True", "True"]
+    assert elsewhere(paged, tmp_path) == ("softmax-r4096-c96", True, True)
     page = (tmp_path / "site/technique/online.html").read_text()
     for words in (
         "<h1>Online<code>online</code>",
