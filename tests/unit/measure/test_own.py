@@ -1,7 +1,7 @@
 """A kernel of the user's goes through the same worker, gate and rows; whatever is wrong with it becomes a row."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from harness.build.own import OwnFunction
 from harness.catalog import own, sources, techniques
 from harness.catalog.cases import Case
 from harness.catalog.entries import NamedExperiment, Tile
-from harness.measure import arenas, groups, runner, session
+from harness.measure import arenas, groups, runner, session, worker
 from harness.measure import own as measured
 from harness.measure.worker import Deadlines, Worker, places
 from harness.operators.attention.problem import Problem
@@ -131,7 +131,10 @@ def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says by itself where it is: here 1 s after its deadline, for it was given a shorter one."""
+    shorter = {**asdict(Deadlines()), "launch": 3 - worker.UNHEARD}
+    monkeypatch.setattr(worker, "asdict", lambda deadlines: shorter)
     rows = run(tmp_path / "run.jsonl", own.parse(f"{FILE}:deaf"), deadlines=Deadlines(launch=3))
     (row,) = (row for row in rows if row["kind"] == "gate")
     where = place(own_kernels.__file__, "time.sleep(7200)")
