@@ -16,7 +16,7 @@ from harness.catalog.cases import Case
 from harness.catalog.entries import Tile
 from harness.operators.attention.api import FLAGSHIP
 from harness.operators.attention.problem import Problem
-from tests.support import children, chosen, infinities, proven
+from tests.support import children, chosen, cpu_run, infinities, proven, together
 
 pytestmark = [pytest.mark.spread, pytest.mark.slow]
 
@@ -43,8 +43,8 @@ def differences(case: Case, on: str) -> dict[str, str]:
         pytest.skip(reason)
     environment = build.environment_of(case, on)
     if environment is None:
-        return infinities.differences(case, on)
-    return children.call(infinities.differences, case, on, environment=environment)
+        return infinities.of_case(case, on)
+    return children.call(infinities.of_case, case, on, environment=environment)
 
 
 def programs(backend: str) -> list[tuple[str, Problem]]:
@@ -59,9 +59,22 @@ def params(backend: str, count: int) -> list[Any]:
     return chosen.params(cells, lambda cell: proven.passed(cell[0], backend) or cell[1] not in at_64, count)
 
 
+def cell(name: str, problem: Problem) -> tuple[str | None, Problem, Tile | None]:
+    of_rung = case(name, "cuda", problem)
+    return of_rung.technique, of_rung.problem, of_rung.tile
+
+
+@pytest.fixture(scope="module")
+def libraries(request: pytest.FixtureRequest) -> together.Libraries:
+    return together.of_cells(cell(**one) for one in together.parameters(request))
+
+
+@pytest.mark.xdist_group("infinities on the CPU runtime")
 @pytest.mark.parametrize(("name", "problem"), params("cuda", 12))
-def test_a_kernel_on_the_cpu_runtime(name: str, problem: Problem) -> None:
-    assert differences(case(name, "cuda", problem), "cpu") == {}
+def test_a_kernel_on_the_cpu_runtime(name: str, problem: Problem, libraries: together.Libraries) -> None:
+    of_rung = cell(name, problem)
+    launch = cpu_run.launcher(libraries[of_rung], of_rung[1])
+    assert infinities.differences(launch, of_rung[1]) == {}
 
 
 @pytest.mark.parametrize(("name", "problem"), params("triton", 5))

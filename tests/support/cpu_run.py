@@ -144,7 +144,7 @@ def launcher(library: Library, problem: Any, *seeds: int) -> Callable[[Any, Any]
     operator = operators.of(problem)
     scratch, size = operator.scratch_bytes(problem), workspace_bytes(library.handle, problem)
     workspace = torch.zeros(scratch + size, dtype=torch.uint8)
-    outputs = operator.output_specs(problem)
+    outputs, unzeroed = operator.output_specs(problem), unzeroed_bytes(library.handle, problem)
 
     def launch(tensors: Any, scalars: Any) -> None:
         library.configure(seed=next(turns))
@@ -155,7 +155,7 @@ def launcher(library: Library, problem: Any, *seeds: int) -> Callable[[Any, Any]
             watch(library, "workspace", workspace, "scratch")
         code = library.launch(ctypes.byref(operator.structure(tensors, scalars, workspace)), None)
         library.forget()
-        if said := library.diagnosis().splitlines() + left_in(workspace, scratch):
+        if said := library.diagnosis().splitlines() + left_in(workspace, scratch, unzeroed):
             raise Named("\n".join(said))
         assert code == 0
 

@@ -61,19 +61,24 @@ def difference(o: Tensor, lse: Tensor, given: Mapping[str, Tensor], problem: Pro
     return ""
 
 
-def differences(case: Any, on: str) -> dict[str, str]:
-    """Change -> difference, of those for which the case is wrong. It runs in a process that `build.environment_of` asks
-    for."""
-    from harness import build
+Launch = Callable[[Mapping[str, Tensor], Mapping[str, Any]], object]
 
-    variant, device = build.load(case, on), "cuda" if on == "gpu" else "cpu"
+
+def differences(launch: Launch, problem: Problem, device: str = "cpu") -> dict[str, str]:
+    """Change -> difference, of those for which the launch is wrong."""
     found = {}
     for change in CHANGES:
-        given = drawn(case.problem, change, device)
+        given = drawn(problem, change, device)
         o = torch.empty_like(given["q"])
         lse = torch.empty(o.shape[:3], device=device)
-        scalars = {"scale": case.problem.scale, "causal": case.problem.causal}
-        variant.launch({**given, "o": o, "lse": lse}, scalars)
-        if wrong := difference(o, lse, given, case.problem):
+        launch({**given, "o": o, "lse": lse}, {"scale": problem.scale, "causal": problem.causal})
+        if wrong := difference(o, lse, given, problem):
             found[change] = wrong
     return found
+
+
+def of_case(case: Any, on: str) -> dict[str, str]:
+    """It runs in a process that `build.environment_of` asks for."""
+    from harness import build
+
+    return differences(build.load(case, on).launch, case.problem, "cuda" if on == "gpu" else "cpu")
