@@ -167,11 +167,10 @@ def answer(data: Dataset, race: Race, problem: Problem | None = None) -> Answer 
         return None
     bars = []
     for panel, languages in race.languages.items():
-        every = {
-            language: [point for point in timed if point.row and point.row.mma in CLASSES[panel]]
-            for language in languages
-            for timed in [kernels(data, race.experiments(data, language), problem, data.operator.techniques, language)]
-        }
+        every: dict[str, list[Point]] = {}
+        for language in languages:
+            timed = kernels(data, race.experiments(data, language), problem, data.operator.techniques, language)
+            every[language] = [point for point in timed if point.row and point.row.mma in CLASSES[panel]]
         points = {language: _fastest(some) for language, some in every.items()}
         points |= {name: _library(data, race, problem, name) for name in race.libraries[panel]}
         found = [

@@ -60,8 +60,9 @@ def candidates(row: Row, recorded: Iterable[Row]) -> list[Technique]:
     mine, its = {*features(row)} - {SWIZZLE}, _cell(row)[0]
     others = (other for other in recorded if _is_rung(other) and other["backend"] == "cuda" and _cell(other)[0] == its)
     apart = [(len(mine ^ ({*features(other)} - {SWIZZLE})), other["technique"]) for other in others]
-    least = {name for differing, name in apart if differing == min(apart)[0]}
-    return [one for one in techniques.rungs() if one.operator == its and one.name in least]
+    least = min((differing for differing, _ in apart), default=0)
+    alike = {name for differing, name in apart if differing == least}
+    return [one for one in techniques.rungs() if one.operator == its and one.name in alike]
 
 
 def nearest(row: Row, recorded: Iterable[Row]) -> Resemblance | None:

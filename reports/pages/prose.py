@@ -93,9 +93,9 @@ def render(
     return Markup(MARKDOWN.render(text))
 
 
-def filled(text: str, *functions: Mapping[str, Any], **others: Any) -> str:
-    """The text with what its references say. Raises for a name that is not given."""
-    return Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(*functions, **others)
+def filled(text: str, names: Mapping[str, Any], **others: Any) -> str:
+    """The text with the values of its references, functions and variables of these names. Raises for any other name."""
+    return Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(names, **others)
 
 
 class Elsewhere:

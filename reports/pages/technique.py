@@ -88,10 +88,7 @@ def page(rows: Rows, which: Technique) -> dict[str, Any]:
         "excerpt": listing.excerpt(parent, which),
         "diffs": {language: before and listing.diff(before, which, language) for language, before in parents.items()},
         "parents": parents,
-        "code": grouped(
-            sorted(tables, key=lambda table: (table["tile_key"] != first, table["tile_key"])),
-            lambda table: table["tile_key"],
-        ),
+        "code": grouped(tables, lambda table: table["tile_key"]),
         "uninspected": [backend for backend in written if backend not in inspected],
         "counters": counters_of(datasets, which, parent),
         "spills": spills(datasets, which),
