@@ -150,8 +150,8 @@ class Ladder:
 
     def rungs(self, *techniques: OfTechnique, **instead: Any) -> tuple[OfTechnique, ...]:
         """The techniques as rungs of this ladder: with its name, its operator and the fields of `every`, which replace
-        what an entry says itself. `instead`: other values of such fields, for these rungs. Raises ValueError for one
-        without limits, of which none before it is an ancestor either."""
+        what an entry says itself. `instead`: other values of such fields, for these rungs. A rung without limits has
+        those of its nearest ancestor among the rungs before it; raises ValueError if it has no ancestor there."""
         fields = {"operator": self.operator, "ladder": self.name, **self.every, **instead}
         found: dict[str, OfTechnique] = {}
         for one in techniques:
@@ -187,7 +187,7 @@ class Technique:
     """Tiles that `tune` tries beside the reference tile, by language; a grid not given is inherited. "triton_native"
     has what this series tries beyond those of "triton"."""
     limits: tuple[Limit, ...] | None = None
-    """Which cells it declines; those of the nearest ancestor before it in the ladder where it does not say."""
+    """Which cells it declines. None: the same as its nearest ancestor (see Ladder.rungs)."""
     general: bool = False
     """Takes any length, any strides, and every size that the operator knows."""
     repeats: bool = True

@@ -130,7 +130,7 @@ def source_sha256(backend: str, technique_path: str, root: Path | None = None) -
 
 
 def sha256_of(files: Iterable[Path]) -> str:
-    """Of a kernel's file, and of what it includes or imports in any order."""
+    """One hash of the kernel's file, which comes first, and of what it includes or imports, in any order."""
     first, *rest = [_placeless(code(path)) for path in files]
     return hashlib.sha256("\0".join([first, *sorted(rest)]).encode()).hexdigest()
 

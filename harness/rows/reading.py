@@ -97,7 +97,8 @@ def tflops(row: Row) -> float:
 
 
 def error_over_yardstick(gate: Row) -> dict[str, float | None]:
-    """Distribution -> the largest |O - truth| over the careful 16-bit computation's; None where it is not finite."""
+    """Distribution -> the largest |O - truth|, over the careful 16-bit computation's or over half a rounding step (the
+    floor), whichever is larger; None where it is not finite."""
 
     def ratio(of: Mapping[str, float | None]) -> float | None:
         if of.get("max_abs") is None:

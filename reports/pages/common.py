@@ -165,7 +165,8 @@ def group_holes(rows: Iterable[Row]) -> list[Hole]:
 
 def anchored(page: str) -> str:
     """`page` with a link in each h2, and in each h3 that has an id, to its id: its own, that of the section which it
-    opens, or else its words, numbered. A heading with numbers from rows needs its own: a link must outlive them."""
+    opens, or else its words, with a number if an id has these words already. A heading with numbers from rows needs
+    an id of its own: a link must outlive them."""
     taken = set(re.findall(r' id="([^"]+)"', page))
 
     def linked(found: re.Match[str]) -> str:

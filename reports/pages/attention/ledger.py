@@ -24,7 +24,7 @@ ASSEMBLED = {prices.OVER_ANCHOR[SHARED]: "cuDNN beside it", SHARED: "Triton by n
 
 
 def found(rows: Rows) -> tuple[Dataset, list[Ledger]]:
-    """The ledgers of the first dataset that timed them, the headline's problem first; none of the GPU shown first."""
+    """The first dataset that timed ledgers, and these, the headline's problem first; else the main one, and none."""
     made = ((data, _ledgers(data)) for data in rows.fresh_first)
     return next((one for one in made if one[1]), (rows.main, []))
 

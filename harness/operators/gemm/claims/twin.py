@@ -16,7 +16,7 @@ class Twin(claims.Twin):
 
 @dataclass(frozen=True, kw_only=True)
 class Ordered(claims.Twin):
-    """The same with another order of A and B, one of problem.CONTIGUOUS."""
+    """On Twin's square, with A and B in another order in memory, one of problem.CONTIGUOUS."""
 
     contiguous: str
 
