@@ -167,10 +167,11 @@ def test_it_compiles_without_serialization_or_local_memory(one: Cell) -> None:
         assert code["main_loop"]["serialized"]
         assert code["spill_bytes"] > 0
         return
-    assert code.get("remarks", []) == []
     assert not code["main_loop"]["serialized"]
-    assert code["main_loop"]["local_memory"] == 0 or case.problem in GRADIENTS
     assert code["spill_bytes"] == 0
+    if case.problem not in GRADIENTS:
+        assert code.get("remarks", []) == []
+        assert code["main_loop"]["local_memory"] == 0
 
 
 def test_another_producer_leaves_the_main_loop_as_it_was() -> None:
