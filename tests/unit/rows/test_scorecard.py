@@ -32,15 +32,19 @@ def kept(rows: list[Row], **fields: Any) -> list[Row]:
     return [row for row in rows if any(row.get(name) != value for name, value in fields.items())]
 
 
-def test_every_promise_is_kept_per_gpu() -> None:
-    card = entries(synthetic.rows())
+@pytest.fixture(scope="module")
+def card() -> dict[str, Any]:
+    return entries(synthetic.rows())
+
+
+def test_every_promise_is_kept_per_gpu(card: dict[str, Any]) -> None:
     assert list(card) == ["cuda_over_fa2", "cuda_over_cudnn", "triton_over_cuda", "triton_native_over_flex"]
     assert {entry["gpu"] for entry in card.values()} == {"NVIDIA H200"}
     assert [entry["status"] for entry in card.values()] == ["complete"] * 4
 
 
-def test_value_is_the_geometric_mean_of_the_cells_and_the_worst_is_named() -> None:
-    entry = entries(synthetic.rows())["cuda_over_fa2"]
+def test_value_is_the_geometric_mean_of_the_cells_and_the_worst_is_named(card: dict[str, Any]) -> None:
+    entry = card["cuda_over_fa2"]
     values = {cell["problem"]: cell["value"] for cell in entry["cells"]}
     assert set(values) == {problem.slug for problem in synthetic.PROBLEMS}
     assert entry["value"] == pytest.approx(math.prod(values.values()) ** (1 / 4))
@@ -49,13 +53,12 @@ def test_value_is_the_geometric_mean_of_the_cells_and_the_worst_is_named() -> No
         assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
 
 
-def test_numbers_are_medians_of_the_samples() -> None:
-    rows = synthetic.rows()
+def test_numbers_are_medians_of_the_samples(card: dict[str, Any]) -> None:
     problem = synthetic.PROBLEMS[0]
-    cell = next(c for c in entries(rows)["cuda_over_fa2"]["cells"] if c["problem"] == problem.slug)
+    cell = next(c for c in card["cuda_over_fa2"]["cells"] if c["problem"] == problem.slug)
     samples = next(
         row["samples_ms"]
-        for row in rows
+        for row in synthetic.rows()
         if (row.get("technique"), row["kind"] == "timing" and row.get("mode")) == ("cp_async_pipeline", "burst")
         and row["backend"] == "cuda"
         and row["problem"] == problem.to_dict()
@@ -63,15 +66,15 @@ def test_numbers_are_medians_of_the_samples() -> None:
     assert cell["ours"] == pytest.approx(problem.flops / statistics.median(samples) / 1e9)
 
 
-def test_the_best_tile_stands_for_a_rung_where_there_is_one() -> None:
-    cell = entries(synthetic.rows())["triton_over_cuda"]["cells"][0]
+def test_the_best_tile_stands_for_a_rung_where_there_is_one(card: dict[str, Any]) -> None:
+    cell = card["triton_over_cuda"]["cells"][0]
     assert cell["ours_is"] == "triton cp_async_pipeline 128x64-s3-w8 (another tile)"
     assert cell["case"] == f"triton cp_async_pipeline {cell['problem']} 128x64-s3-w8"
     assert cell["theirs_is"].endswith("(reference tile)")
 
 
-def test_the_anchor_of_the_own_group_is_used_not_the_newest_one() -> None:
-    cell = entries(synthetic.rows())["cuda_over_cudnn"]["cells"][0]
+def test_the_anchor_of_the_own_group_is_used_not_the_newest_one(card: dict[str, Any]) -> None:
+    cell = card["cuda_over_cudnn"]["cells"][0]
     assert cell["value"] == pytest.approx(cell["ours"] / cell["theirs"])
 
 
@@ -256,9 +259,9 @@ def on_boards(is_slower: Callable[[Row], bool], rows: list[Row], **factors: floa
     return found
 
 
-def test_every_ratio_says_how_certain_it_is() -> None:
+def test_every_ratio_says_how_certain_it_is(card: dict[str, Any]) -> None:
     """One process timed the synthetic rows; three have an interval, of the cells and of their mean."""
-    for entry in entries(synthetic.rows()).values():
+    for entry in card.values():
         assert entry["interval"]["low"] is None
         assert "timed in 1 process on 1 board" in entry["interval"]["reason"]
     again = on_boards(lambda row: row["backend"] in ("cuda", "triton_native"), synthetic.rows(), a=1.0, b=1.01, c=1.02)
