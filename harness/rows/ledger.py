@@ -90,6 +90,17 @@ class Ledger:
         return replace(self, board=board, overall=self)
 
     @cached_property
+    def holes(self) -> str:
+        """Why kernels have no timing that counts, each reason once: "pingpong and 27 more: not converged"."""
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for kernel, why in self.refused.items():
+            by_reason[why].append(kernel)
+        return "; ".join(
+            f"{', '.join(kernels) if len(kernels) < 4 else f'{kernels[0]} and {len(kernels) - 1} more'}: {why}"
+            for why, kernels in by_reason.items()
+        )
+
+    @cached_property
     def gap(self) -> Estimate | None:
         """The flagship over `start`."""
         return self.estimate({self.prices.FLAGSHIP: 1.0, self.start: -1.0})

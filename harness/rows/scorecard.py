@@ -205,8 +205,7 @@ def _gap_explained(gpu: str, prices: Any, found: list[ledger.Ledger], doubts: Do
 
 def _explained(one: ledger.Ledger) -> dict[str, Any]:
     if one.explained is None:
-        why = "; ".join(f"{kernel}: {reason}" for kernel, reason in one.refused.items())
-        return {"problem": one.problem.slug, "reason": why or "no group timed both ends"}
+        return {"problem": one.problem.slug, "reason": one.holes or "no group timed both ends"}
     value, interval = one.explained
     ends = one.prices.FLAGSHIP, one.prices.START
     ours, theirs = (one.rows[end] for end in ends)

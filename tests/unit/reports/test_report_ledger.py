@@ -191,6 +191,11 @@ def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
     assert "Without a number: without_turns: crashed, max_abs &lt;0.3&gt;." in html(rows)
 
 
+def test_a_reason_that_many_kernels_have_is_told_once() -> None:
+    rows = [row | {"status": "crashed", "reason": "SIGSEGV"} if row.get("samples_ms") else row for row in made.rows()]
+    assert re.search(r"Without a number: \w+ and \d+ more: crashed, SIGSEGV\.</p>", html(rows))
+
+
 def test_without_triton_there_is_no_drawing_and_the_page_says_so() -> None:
     text = html([row for row in made.rows() if row.get("backend") not in WAYS])
     assert "no group timed hand-written CUDA beside the best core Triton kernel" in text
