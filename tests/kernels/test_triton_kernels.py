@@ -30,8 +30,6 @@ from tests.support.programs import normalized, ttgir
 from triton_kernels.attention import specialization
 from triton_kernels.attention.packed_rows import COUNTERS
 
-pytestmark = pytest.mark.spread
-
 KERNELS = ROOT / "triton_kernels" / "attention"
 LADDERS = {ladder.name: ladder for ladder in OPERATOR.ladders}
 LADDER = {path.stem: ladder for ladder in LADDERS for path in sorted((KERNELS / ladder).glob("[!_]*.py"))}
@@ -310,7 +308,6 @@ def test_the_hopper_ladder_is_wgmma_without_spills(name, problem):
     assert (machine_code.mma_class(found["census"]), found["spill_bytes"]) == ("wgmma", 0)
 
 
-@pytest.mark.xdist_group("programs of core Triton")
 def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
     with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in programs()[name]}
     moved = {name for name in HOPPER if "USETMAXREG" in code(name)["census"]}
@@ -326,7 +323,6 @@ def test_descriptors_fit_the_workspace():
     assert 0 < spec.compile().metadata.global_scratch_size <= specialization.DESCRIPTORS_BYTES
 
 
-@pytest.mark.xdist_group("programs of core Triton")
 def test_no_program_is_secretly_an_earlier_one():
     """Else make one a re-export of the other, and say what core Triton lacks."""
     assert len(set(programs().values())) == len(DISTINCT), sorted(programs(), key=programs().__getitem__)

@@ -13,8 +13,6 @@ from harness.operators.gemm.arguments import GemmArgs
 from harness.operators.gemm.problem import Problem
 from tests.support import children, hilbert_places, together
 
-pytestmark = pytest.mark.spread
-
 BLOCK_M, BLOCK_N = 128, 256
 TILE_AT = """
 EXPORT void tile_at(const GemmArgs* args, int number, int* place) {
