@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from cuda_kernels.cpu_library import Library
-from harness.build import Case, load
 from harness.catalog import techniques
 from harness.catalog.entries import Technique, Tile
 from harness.catalog.techniques import TECHNIQUES
@@ -25,7 +24,6 @@ from harness.operators.attention.api import FLAGSHIP
 from harness.operators.attention.inputs import DISTRIBUTIONS
 from harness.operators.attention.problem import DTYPES, LAYOUTS, Problem
 from tests.support import chosen, cpu_run, proven, together
-from tests.support.cpu_run import in_turn
 from tests.support.tuned import tuned
 
 pytestmark = pytest.mark.spread
@@ -118,12 +116,11 @@ def check_apart(library: Library, problem: Problem) -> None:
 
 def check(build: Build, cells: list[Cell]) -> None:
     technique = techniques.of_qualified(build.technique)
-    tile = techniques.reference_tile(technique, build.head_dim)
+    library = cpu_run.build(build.technique, problem_of(build, cells[0].layout, cells[0].lengths))
     for cell in cells:
         problem = problem_of(build, cell.layout, cell.lengths)
-        variant = load(Case("test", build.technique, "cuda", problem, tile), on="cpu")
         verdict = gates.gate(
-            in_turn(variant, cell.seeds),
+            cpu_run.launcher(library, problem, *cell.seeds),
             problem,
             distributions=(cell.distribution,),
             device="cpu",
@@ -131,7 +128,6 @@ def check(build: Build, cells: list[Cell]) -> None:
             padded=technique.general,
         )
         assert verdict.passed, f"{cell}: {verdict.check}: {verdict.reason}"
-    library = cpu_run.build(build.technique, problem)
     check_apart(library, problem)
     o, lse = cpu_run.launch_far_apart(library, problem)
     verdict = numerics.judge(o, lse, gates.expect(problem, "normal", 0, "cpu"))
@@ -164,9 +160,9 @@ def test_the_flagship_passes_the_gate_at_every_tile_in_use(head_dim: int, causal
     """Rings wrap within a tile of queries, and the last tiles of queries and of keys are ragged."""
     seq_q, seq_kv = tile.block_m + 13, (tile.stages + 2) * tile.block_n - 7
     problem = Problem(1, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal, "bshd")
-    variant = load(Case("test", FLAGSHIP.name, "cuda", problem, tile), on="cpu")
+    (library,) = together.build([together.Kernel(FLAGSHIP.name, problem, tile)])
     verdict = gates.gate(
-        in_turn(variant, SEEDS[:2]),
+        cpu_run.launcher(library, problem, *SEEDS[:2]),
         problem,
         distributions=("normal", "negative_scores"),
         device="cpu",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cuda_kernels.cpu_library import Library
 from harness import build
 from harness.catalog import sources, techniques
 from harness.catalog.cases import Case
@@ -59,22 +60,19 @@ def params(backend: str, count: int) -> list[Any]:
     return chosen.params(cells, lambda cell: proven.passed(cell[0], backend) or cell[1] not in at_64, count)
 
 
-def cell(name: str, problem: Problem) -> tuple[str | None, Problem, Tile | None]:
-    of_rung = case(name, "cuda", problem)
-    return of_rung.technique, of_rung.problem, of_rung.tile
-
-
 @pytest.fixture(scope="module")
-def libraries(request: pytest.FixtureRequest) -> together.Libraries:
-    return together.of_cells(cell(**one) for one in together.parameters(request))
+def libraries(request: pytest.FixtureRequest) -> dict[Case, Library]:
+    cases = [case(one["name"], "cuda", one["problem"]) for one in together.parameters(request)]
+    built = together.build([together.Kernel(str(one.technique), one.problem, one.tile, packed=True) for one in cases])
+    return dict(zip(cases, built, strict=True))
 
 
 @pytest.mark.xdist_group("infinities on the CPU runtime")
 @pytest.mark.parametrize(("name", "problem"), params("cuda", 12))
-def test_a_kernel_on_the_cpu_runtime(name: str, problem: Problem, libraries: together.Libraries) -> None:
-    of_rung = cell(name, problem)
-    launch = cpu_run.launcher(libraries[of_rung], of_rung[1])
-    assert infinities.differences(launch, of_rung[1]) == {}
+def test_a_kernel_on_the_cpu_runtime(name: str, problem: Problem, libraries: dict[Case, Library]) -> None:
+    of_rung = case(name, "cuda", problem)
+    launch = cpu_run.launcher(libraries[of_rung], of_rung.problem)
+    assert infinities.differences(launch, of_rung.problem) == {}
 
 
 @pytest.mark.parametrize(("name", "problem"), params("triton", 5))

@@ -2,7 +2,7 @@
 
 import ctypes
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -13,7 +13,6 @@ from torch import Tensor
 from cuda_kernels import cpu_build, patched
 from cuda_kernels.cpu_library import Library
 from harness import operators
-from harness.build import Variant
 from harness.build.cuda import unzeroed_bytes, workspace_bytes
 from harness.build.cuda_on_cpu import left_in
 from harness.catalog import techniques
@@ -24,17 +23,6 @@ from harness.operators.attention.problem import Problem
 from harness.operators.protocol import Sample
 
 MAP_NORESERVE = 0x4000  # of Linux; Python's mmap has it from 3.13 on
-
-
-def in_turn(variant: Variant, seeds: Iterable[int]) -> Callable[..., None]:
-    """Launches it, with the scheduler's seeds in turn."""
-    turns = cycle(seeds)
-
-    def launch(tensors: Any, scalars: Any) -> None:
-        variant.schedule(next(turns))
-        variant.launch(tensors, scalars)
-
-    return launch
 
 
 def apart(sample: Sample) -> list[Tensor]:
@@ -69,9 +57,8 @@ def far_apart(sample: Sample) -> list[Tensor]:
 
 @dataclass
 class Run:
-    """What a launch gave: its inputs, o and lse, and the diagnosis (empty when there is none)."""
+    """What a launch gave: o and lse, and the diagnosis (empty when there is none)."""
 
-    inputs: arenas.Inputs
     o: Tensor
     lse: Tensor
     code: int
@@ -130,7 +117,7 @@ def run(
     code = library.launch(ctypes.byref(args), None)
     library.forget()
     said = library.diagnosis().splitlines() + left_in(workspace, unzeroed_bytes=unzeroed_bytes(library.handle, problem))
-    return Run(given, outputs.tensors["o"], outputs.tensors["lse"], code, "\n".join(said), library)
+    return Run(outputs.tensors["o"], outputs.tensors["lse"], code, "\n".join(said), library)
 
 
 class Named(Exception):

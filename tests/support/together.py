@@ -39,12 +39,13 @@ as_it_is = of(cpu_build.HERE)
 
 
 class Kernel(NamedTuple):
-    """A technique for a problem; at its reference tile where none is given."""
+    """A technique for a problem; at its reference tile where none is given. `packed`: for packed tensors alone."""
 
     technique: str
     problem: Any
     tile: Tile | None = None
     read: Read = as_it_is
+    packed: bool = False
 
 
 def whole(file: str, read: Read, name: str) -> str:
@@ -67,10 +68,11 @@ def whole(file: str, read: Read, name: str) -> str:
 def build(kernels: Sequence[Kernel]) -> list[Library]:
     """The library of each: all of one build."""
     files = []
-    for technique, problem, tile, read in kernels:
+    for technique, problem, tile, read, packed in kernels:
         known = techniques.at(technique, problem)
         tile = tile or techniques.reference_tile(known, problem.tile_key)
-        constants = operators.of(problem).defines(problem, tile, constant_strides=False)
+        has_constant_strides = packed and known.constant_strides
+        constants = operators.of(problem).defines(problem, tile, constant_strides=has_constant_strides)
         files.append((whole(f"{known.path}.cu", read, f"copy_{len(files)}"), constants))
     return of_texts(files)
 
