@@ -188,11 +188,16 @@ def without_case(reason: str) -> str:
 
 
 def fastest(points: Iterable[Point]) -> Point:
-    """Of the points that count the fastest, from a final group if there is one: its samples did not choose it. A hole
-    says whether an earlier version was measured, or one that did not converge was faster."""
+    """Of the points that count the fastest, from a final group if one has a kernel that is among the best, as in the
+    scorecard: its samples did not choose it. A hole says whether an earlier version was measured, or one that did not
+    converge was faster."""
     points = list(points)
     counting = [point for point in points if point.counts and point.row]
-    finals = [point for point in counting if point.row and point.row.final]
+    cases = grouped(counting, lambda point: (point.row.technique, point.row.backend, point.row.tile))
+    speeds = {case: max(point.tflops or 0 for point in some) for case, some in cases.items()}
+    least = scorecard.AMONG_THE_BEST * max(speeds.values(), default=0)
+    best_cases = [some for case, some in cases.items() if speeds[case] >= least]
+    finals = [point for some in best_cases for point in some if point.row.final]
     earlier = any(point.kind == "earlier" for point in points)
     hole = Point("hole", reason="measured in an earlier version only" if earlier else "not measured")
     best = max(finals or counting, key=lambda point: point.tflops or 0, default=hole)

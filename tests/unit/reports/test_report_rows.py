@@ -60,6 +60,8 @@ def test_the_fastest_is_no_number_where_one_that_did_not_converge_was_faster() -
     assert fastest([slow, Point("hole", reason="x", unsettled=1.0)]) is slow
     final = Point("measured", row=lines([timing(4.0, details={"final": True})])[0])
     assert fastest([fast, unsettled, final]) is final
+    behind = timing(4.0, technique="scalar", details={"final": True})
+    assert fastest([fast, Point("measured", row=lines([behind])[0])]) is fast
     assert (fastest([]).kind, fastest([]).reason) == ("hole", "not measured")
     earlier = Point("earlier", row=lines([timing(1.0)])[0])
     assert fastest([slow, earlier]) is slow
