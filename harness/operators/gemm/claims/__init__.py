@@ -1,4 +1,4 @@
-"""Claims about loops over tiles of C, the products of a step, and how C is stored.
+"""Claims about loops over tiles of C, the products of a step, the order of operands in memory, and how C is stored.
 
 What attention asks as well is claimed there: clusters and multicast, roles and the number of warps that they need, the
 swizzle that a box's width chooses, TMA stores, flags between programs.
