@@ -55,9 +55,10 @@ class Recorded:
     broken: list[str]
 
 
-def dataset(rows: list[dict[str, Any]], gpu: str = "NVIDIA H200") -> Dataset:
-    """Rows as recorded on this GPU, of the sources that synthetic_rows has."""
-    return Dataset(gpu, True, rows, synthetic.hashes())
+def dataset(rows: list[dict[str, Any]] | None = None, gpu: str = "NVIDIA H200") -> Dataset:
+    """Rows as recorded on this GPU, by default the invented ones, of the sources and the tiles of these."""
+    found = synthetic.rows() if rows is None else rows
+    return Dataset(gpu, True, found, synthetic.hashes(), synthetic.CHOSEN)
 
 
 def rendered(template: str, variables: Mapping[str, Any], data: Dataset = EMPTY, up: str = "") -> str:

@@ -32,15 +32,11 @@ from reports.pages.attention import index
 from reports.pages.common import Rows
 from tests.support import replicated_rows as replicated
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import rendered, texts
+from tests.support.pages import dataset, rendered, texts
 
 pytestmark = pytest.mark.slow
 
 Row = dict[str, Any]
-
-
-def dataset(rows: list[Row] | None = None) -> Dataset:
-    return Dataset("NVIDIA H200", True, rows or synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from reports.pages.common import Rows, shown_problems
 from tests.support import gemm_rows
 from tests.support import synthetic_rows as synthetic
 from tests.support.pages import WORDS, count_words, rendered
+from tests.support.pages import dataset as attention
 
 pytestmark = pytest.mark.slow
 
@@ -26,10 +27,6 @@ Row = dict[str, Any]
 
 def dataset(rows: list[Row], gpu: str = "NVIDIA H200") -> Dataset:
     return Dataset(gpu, True, rows, gemm_rows.hashes(), operator=operators.get("gemm"))
-
-
-def attention() -> Dataset:
-    return Dataset("NVIDIA H200", True, synthetic.rows(), synthetic.hashes(), synthetic.CHOSEN)
 
 
 def rows_of(**data: Dataset) -> dict[str, Rows]:

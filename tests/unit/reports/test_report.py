@@ -33,7 +33,7 @@ from reports.pages.attention import readme
 from reports.pages.technique import LINKED, side_by_side
 from tests.support import cpu_run, gate_rows, row_file
 from tests.support import synthetic_rows as synthetic
-from tests.support.pages import WORDS, count_words, lines, texts
+from tests.support.pages import WORDS, count_words, dataset, lines, texts
 
 pytestmark = pytest.mark.slow
 
@@ -102,10 +102,6 @@ def test_a_link_to_a_site_elsewhere_stays_one(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return dataset(synthetic.rows())
-
-
-def dataset(rows: list[Row]) -> Dataset:
-    return Dataset("NVIDIA H200", True, rows, synthetic.hashes(), synthetic.CHOSEN)
 
 
 class Page(HTMLParser):
