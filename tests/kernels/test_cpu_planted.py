@@ -61,7 +61,7 @@ Libraries = dict[tuple[str, str], Library]
 
 @pytest.fixture(scope="module")
 def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Libraries:
-    """Of the bugs of the selected tests."""
+    """The kernels of the selected tests, with each bug and without: all of one build."""
     kernels: dict[tuple[str, str], together.Kernel] = {}
     for bug in {one["bug"]: None for one in together.parameters(request)}:
         changed = together.of(patched(tmp_path_factory.mktemp(bug.name), bug))

@@ -98,7 +98,7 @@ def test_its_claim_is_proven() -> None:
 
 
 def paged(folder: Path) -> tuple[str, bool, bool]:
-    """Makes a page of a timing row, and tells its slug, whether it is current, whether its speed is the problem's."""
+    """Makes a page of a timing row; its slug, whether it is current, whether its speed is the problem's."""
     from harness import api
     from harness.catalog import techniques
     from harness.catalog.cases import Case, source_sha256

@@ -66,12 +66,12 @@ CONSTANTS: dict[str, list[dict[str, object]]] = {
     "warp_product": [{"ELEMENT_TYPE": type_name} for type_name in ("__half", "__nv_bfloat16")],
     "warpgroup_roles": [{"BLOCKS": blocks} for blocks in (1, 2)],
 }
-"""Those that tests give to a kernel; the others take none."""
+"""What tests define for a kernel; those that are not named take no constants."""
 
 
 @cache
 def _libraries() -> dict[tuple[str, frozenset[tuple[str, object]]], Library]:
-    """Every kernel with its constants: all of one build."""
+    """By kernel and constants: all of one build."""
     kernels = [(file.stem, one) for file in sorted(KERNELS.glob("*.cu")) for one in CONSTANTS.get(file.stem, [{}])]
     source = {f"{name}.cu": (KERNELS / f"{name}.cu").read_text() for name, _ in kernels}.get
     texts = [

@@ -41,7 +41,7 @@ class Edit:
 
 
 def of(table: Table, usual: Any) -> list[Edit]:
-    """Those of a problem follow each other, for the gate, which keeps the answers to one."""
+    """Sorted by problem: the gate keeps the exact answers to one alone."""
     found = [Edit(*of_file, *row[:4], *(row[4:] or [usual])) for of_file, rows in table.items() for row in rows]
     return sorted(found, key=lambda edit: edit.problem.slug)
 
@@ -58,7 +58,7 @@ Libraries = dict[Any, Library]
 
 
 def asked(request: pytest.FixtureRequest) -> Libraries:
-    """Of all selected tests of the file that use this fixture, of one build."""
+    """A fixture of a file: the kernels, wrong and right, of its selected tests, all of one build."""
     kernels: dict[Any, together.Kernel] = {}
     for one in together.parameters(request):
         if wrong := one.get("wrong"):
@@ -72,8 +72,8 @@ def asked(request: pytest.FixtureRequest) -> Libraries:
 def names(
     library: Library, technique: str, problem: Any, distributions: Sequence[str], gates: Sequence[Sequence[int]]
 ) -> Iterator[set[str]]:
-    """Those by which each gate catches a kernel; an empty set where it passes. `gates`: for each the seeds of the
-    scheduler that its launches take in turn.
+    """The checks and diagnoses by which each gate catches a kernel; an empty set where it passes. `gates`: for each
+    the seeds of the scheduler that its launches take in turn.
 
     Tensors of one gate are kept, or the next one's might lie where they lay."""
     kept = []

@@ -192,7 +192,7 @@ def available(backend: str, on: str = "gpu") -> str | None:
 
 
 def multiply(batches: float) -> None:
-    """In place of measure.sharing's: leaves a file of its process's number."""
+    """In place of measure.sharing.multiply: leaves a file named after its process."""
     open(str(os.getpid()), "w").close()
     time.sleep(99 if batches > 1 else 0)
 

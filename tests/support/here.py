@@ -51,8 +51,8 @@ class Here(Worker):
 
 
 def work_here(patch: pytest.MonkeyPatch) -> None:
-    """A run has no process but this one, and a clock that only the sleep of fake kernels moves, each time by a little
-    more than it says: nobody waits, and a busy machine makes nothing slower."""
+    """A run works in this process, by a clock that only the sleeps of fake kernels move, each a little further than the
+    one before: no test waits, and a busy machine changes no time."""
     passed, more = [0.0], itertools.count(1)
 
     def sleep(seconds: float) -> None:

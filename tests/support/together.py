@@ -20,7 +20,7 @@ EXPORT = 'extern "C" __attribute__((visibility("default")))'
 LAUNCH = f"{EXPORT} int launch() {{ return 0; }}"
 """Without one a file is no kernel."""
 BOUNDS = "const std::map<int, int> launch_bounds = std::exchange(cpu::bounds(), {});"
-"""What a copy registered when the library was loaded is for its own launches."""
+"""The launch bounds that a copy registers as the library is loaded: they hold for its own launches alone."""
 Read = Callable[[str], str | None]
 """The text of a file of cuda_kernels; None where it is not an operator's."""
 Libraries = dict[tuple[Any, ...], Library]
@@ -78,7 +78,8 @@ def build(kernels: Sequence[Kernel]) -> list[Library]:
 
 
 def of_texts(kernels: Sequence[tuple[str, Mapping[str, object]]], *include: Path) -> list[Library]:
-    """Of kernels whose global names, if they have any, are in the namespace copy_<number>, with these constants."""
+    """The library of each text with its constants: all of one build. A global name of the text, if it has any, is
+    written as one of the namespace copy_<number>."""
     lines = []
     for number, (text, constants) in enumerate(kernels):
         defined = {**constants, **{name: f"{name}_{number}" for name in EXPORTED}}
@@ -101,13 +102,14 @@ def of_cells(cells: Iterable[tuple[Any, ...]]) -> Libraries:
 
 
 def parameters(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """Those of every selected test of the file that uses this fixture."""
+    """The parameters of every selected test of the file that uses this fixture."""
     items = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     return [item.callspec.params for item in items if request.fixturename in item.fixturenames]  # type: ignore[attr-defined]
 
 
 def asked(request: pytest.FixtureRequest) -> Libraries:
-    """Of the tests' parameters `name`, `problem` and, where they have one, `tile`."""
+    """A fixture of a file: the kernels that its selected tests have as parameters `name`, `problem` and, where they
+    have one, `tile`; all of one build."""
     names = "name", "problem", "tile"
     return of_cells(tuple(one[name] for name in names if name in one) for one in parameters(request))
 

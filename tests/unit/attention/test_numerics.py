@@ -146,7 +146,7 @@ CELLS = [
     for dtype in ("fp16", "bf16")
     for kernel in sorted(WRONG, key=lambda one: str(one.problem))
     for distribution in inputs.DISTRIBUTIONS
-    if dtype == "bf16" or dtype in kernel.right_in or distribution not in kernel.right_on  # which is of bf16
+    if dtype == "bf16" or dtype in kernel.right_in or distribution not in kernel.right_on  # which is stated for bf16
 ]
 
 

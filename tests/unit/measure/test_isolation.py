@@ -182,7 +182,8 @@ def test_copies_of_the_inputs_exceed_twice_the_cache(tmp_path: Path, monkeypatch
 def test_a_busy_host_makes_no_time_implausible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int, failure: str | None
 ) -> None:
-    """The fake process takes 2 ms a call, with its flush, and 7 ms more in every longer batch of the first `late`."""
+    """The fake process takes 2 ms a call, flush included; in the first `late` tries the longer batch takes 7 ms more
+    for each call that the shorter one lacks."""
     fake_events.take_the_place_of_a_gpu(monkeypatch, tmp_path)
     (ours, theirs), now, batches, kept = socket.socketpair(), [0.0], [0], [False]
 
