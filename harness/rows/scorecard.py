@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from harness import operators
@@ -237,8 +238,10 @@ def _measured(promise: Promise, problem: str, here: list[Row], timings: stats.Ti
         ours, theirs = final
     if ours is None or theirs is None:
         return {"reason": why_ours or why_theirs}, None, []
-    beside = (row for row in here if _case(row) == _case(theirs) and row["usable"] and _met(ours, row))
-    theirs = next(beside, theirs)  # its newest row may be in another group
+    if not _met(ours, theirs):  # the newest row of one side may be in a group without the other
+        mine, beside = ([row for row in here if row["usable"] and _case(row) == _case(of)] for of in (ours, theirs))
+        both = [pair for pair in product(mine, beside) if _met(*pair)]
+        ours, theirs = max(both, key=lambda pair: str(pair[0]["time"]), default=(ours, theirs))
     if not _comparable(ours, theirs):
         return {"reason": f"different instruction classes: {ours['mma']}, {theirs['mma']}"}, None, []
     if not _met(ours, theirs):

@@ -319,9 +319,10 @@ def test_the_flagship_stands_against_the_fastest_rival_and_no_other_rung_for_it(
     assert [cell["problem"] for cell in card["gluon_over_fa4"]["cells"]] == ["b2-h16-n8192-d128-bf16-full"]
 
 
-def test_a_newer_run_that_lacks_one_side_hides_no_group_with_both() -> None:
+@pytest.mark.parametrize("backend", ["cuda", "triton"])
+def test_a_newer_run_that_lacks_one_side_hides_no_group_with_both(backend: str) -> None:
     rows = grid_rows()
-    alone = [row for row in rows if row.get("technique") == "flagship" and row["backend"] == "cuda"]
+    alone = [row for row in rows if row.get("technique") == "flagship" and row["backend"] == backend]
     newer = [row | {"group": f"{row['group']} alone", "time": "2030-02-01T00:00:00Z"} for row in alone]
     assert grid_entries([*rows, *newer])["triton_over_flagship"]["value"] == pytest.approx(500 / 714)
 
