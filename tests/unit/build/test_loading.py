@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cuda_kernels import cpu_build
-from harness.build import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, triton
+from harness.build import Case, CpuCudaVariant, PeerVariant, Unsupported, Variant, cuda, load, triton
 from harness.catalog.entries import Tile
 from harness.measure import arenas
 from harness.operators.attention.problem import Problem
@@ -73,6 +73,12 @@ def test_bad_tensors_are_refused_before_any_language_sees_them(cls: type[Variant
         other = {name: change(tensor) for name, tensor in tensors.items()}
         with pytest.raises((TypeError, ValueError), match=error):
             variant.launch(other, {"scale": problem.scale, "causal": False})
+
+
+def test_a_problem_that_a_technique_does_not_take_is_declined_before_anything_is_compiled() -> None:
+    case = Case("test", "attention/scalar", "cuda", Problem.square(1, 1, 128, 256), Tile(64, 64))
+    with pytest.raises(Unsupported, match="head_dim must be 64 or 128"):
+        load(case, on="cpu")
 
 
 def test_a_gpu_without_the_techniques_instructions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
