@@ -231,7 +231,7 @@ def test_kernels_that_never_met_have_the_speed_of_their_anchor() -> None:
     data = of_groups("ladder", groups)
     share = index.answer(data).share(index.answer(data).best("gluon"))
     assert (share.linked, share.value) == (True, pytest.approx(700 / 360 / 2))
-    told = re.search(r"which reached (.*?)\. ", page_of_first(data))
+    told = re.search(r'which reached (.*?)">anchor', page_of_first(data))
     assert told[1] == "400 beside CUDA, 360 beside Gluon"
 
 
