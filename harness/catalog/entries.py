@@ -248,7 +248,6 @@ class Experiment:
     tiles: tuple[str, ...] = ("reference",)
     modes: tuple[str, ...] = ("burst",)
     distributions: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0,)
     where: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     cells: tuple[tuple[Any, str, Tile] | tuple[Any, str, Tile, str], ...] = ()
     padded: bool = False

@@ -88,7 +88,7 @@ def run(
             experiment.assembler,
         )
         todo = list(selected) if selected is not None else of_experiment(experiment, results.slug_of(session.gpu))
-        options = GateOptions(experiment.distributions, experiment.seeds, padded=experiment.padded, **(gate or {}))
+        options = GateOptions(experiment.distributions, padded=experiment.padded, **(gate or {}))
         if modes is None:
             modes = experiment.modes if on == "gpu" else ()
         burst = "burst" in modes

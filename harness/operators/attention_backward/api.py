@@ -238,8 +238,8 @@ def _problem(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool) -> 
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The last rung in CUDA that takes the problem, at the tile tuned for the GPU of that name. With
-    `deterministic`, of those that repeat their bits. Raises Unsupported with the first reason."""
+    """The last rung in CUDA that takes the problem, at the tile tuned for the GPU of that name. With `deterministic`,
+    of those that repeat their bits. Raises Unsupported with the first reason."""
     reason = ""
     for rung in hopper.TECHNIQUES[::-1]:
         if deterministic and not rung.repeats:
