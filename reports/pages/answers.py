@@ -184,7 +184,7 @@ def shown(
         "libraries": libraries(data, found),
         "caption": provenance(data, found.rows),
         "gpus": {path: (_of_gpu(one), one) for path, one in every.items()},
-        "elsewhere": elsewhere(data, every, runs.values()),
+        "elsewhere": elsewhere(data, every, runs),
         "stem": stem,
         "shown": data,
         "files": files,
@@ -193,15 +193,15 @@ def shown(
 
 
 def elsewhere(
-    data: Dataset, every: Mapping[str, Dataset], experiments: Iterable[str]
+    data: Dataset, every: Mapping[str, Dataset], runs: Mapping[str, str]
 ) -> dict[str, tuple[str, str, int]]:
-    """Experiment that this GPU lacks -> the first page of another that has it, that GPU, and how many problems."""
+    """What this GPU lacks of `runs` -> the first page of another that has it, that GPU, and how many problems."""
     found: dict[str, tuple[str, str, int]] = {}
-    for name in experiments:
+    for what, name in runs.items():
         timed = {path: one for path, one in every.items() if one.counting(name, data.operator.techniques)}
         if timed and data not in timed.values():
             path, other = next(iter(timed.items()))
-            found[name] = path, short_gpu(other.gpu), len(other.problems(name))
+            found[what] = path, short_gpu(other.gpu), len(other.problems(name))
     return found
 
 

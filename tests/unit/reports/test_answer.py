@@ -220,9 +220,20 @@ def test_what_one_gpu_lacks_is_found_on_the_page_of_another() -> None:
         Dataset("NVIDIA H200", True, (), {}),
     )
     every, count = {"index.html": has, "h200.html": lacks}, len(has.problems(index.LADDER))
-    names = index.LADDER, index.DECODE
-    assert answers.elsewhere(lacks, every, names) == {index.LADDER: ("index.html", "H100", count)}
-    assert answers.elsewhere(has, every, names) == {}
+    runs = {"every step": index.LADDER, "few queries": index.DECODE}
+    assert answers.elsewhere(lacks, every, runs) == {"every step": ("index.html", "H100", count)}
+    assert answers.elsewhere(has, every, runs) == {}
+
+
+def test_a_page_leads_to_the_problems_and_the_decoding_of_another_gpu(data: Dataset) -> None:
+    ladder = [row for row in synthetic.rows() if row.get("experiment") == index.LADDER]
+    more = [row | {"experiment": name} for name in (index.GRID, index.DECODE) for row in ladder]
+    other = dataset([*synthetic.rows(), *more], "NVIDIA H100")
+    rows = Rows(data, [data, other], {}, lambda *_: "")
+    page = rendered("attention/index.html", index.page(rows, data, index.gpus(rows)), data)
+    count = len(other.problems(index.GRID))
+    for place in ("problems", "decode"):
+        assert re.search(rf'<a href="index-bars-h100.html#{place}">{count} problems, timed on H100</a>', page), place
 
 
 def test_kernels_that_never_met_have_the_speed_of_their_anchor() -> None:
