@@ -1,6 +1,6 @@
 """What each language can say of a technique, from rows of compiled probes, and what core Triton costs there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from harness.catalog.entries import Technique
 from harness.expressibility import matrix, verdicts
 from harness.expressibility.matrix import Cell, Mark
 from harness.operators.protocol import Problem
-from reports.data.dataset import Dataset, Ratio
+from reports.data.dataset import Dataset, Point, Ratio
 from reports.data.names import LANGUAGES
 from reports.facts import steps
 
@@ -100,22 +100,22 @@ def said(rows: Iterable[Mapping[str, Any]]) -> Known:
     return found
 
 
-def said_of(
-    technique: str, said: Mapping[tuple[str, str], Said], languages: Iterable[str] = LANGUAGES
-) -> dict[str, Said]:
+def said_of(technique: str, known: Known, languages: Iterable[str] = LANGUAGES) -> dict[str, Said]:
     """Language -> what it says of one technique."""
-    return {language: said.get((technique, language), Said(technique)) for language in languages}
+    return {language: known.get((technique, language), Said(technique)) for language in languages}
 
 
 def cost(data: Dataset, problem: Problem, technique: Technique) -> Cost:
     """Without numbers where it was not timed in both languages."""
-    found: dict[bool, Ratio | None] = {}
-    for best in (True, False):
-        points = steps.together(data, problem, [(technique, "triton"), (technique, "cuda")], best)
+    twins = [(technique, "triton"), (technique, "cuda")]
+    same, best = (steps.together(data, problem, twins, at_best) for at_best in (False, True))
+    dropped = steps.hint_dropped(data, technique, "triton", problem, same[0])
+
+    def ratio(points: Sequence[Point]) -> Ratio | None:
         classes = {(point.row and point.row.mma) for point in points}
-        found[best] = data.ratio(*points) if len(classes) == 1 else None
-    dropped = steps.hint_dropped(data, technique, "triton", problem, points[0])
-    return Cost(found[False], found[True], sources.same_program(technique.path, "triton"), dropped)
+        return data.ratio(*points) if len(classes) == 1 else None
+
+    return Cost(ratio(same), ratio(best), sources.same_program(technique.path, "triton"), dropped)
 
 
 def _text(mark: Mark) -> str:
