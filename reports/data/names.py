@@ -16,7 +16,7 @@ LABELS = {
     "hatch": "Triton, a hatch",
 }
 LANGUAGES = {"triton": "core Triton", "gluon": "Gluon", "tlx": "TLX", "cuda": "CUDA"}
-OF_LADDERS = {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")}
+LADDER_LANGUAGES = {name: LANGUAGES[name] for name in ("triton", "gluon", "cuda")}
 SERIES_OF_A_RATIO = {"triton_native": "core Triton"}
 
 

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from harness import operators
 from harness.catalog import sources, techniques
 from reports.data.dataset import Dataset
-from reports.data.names import OF_LADDERS, page_of, short_gpu
+from reports.data.names import LADDER_LANGUAGES, page_of, short_gpu
 from reports.facts import layouts, timelines
 from reports.facts.expressibility import LONG, Known, said_of
 from reports.pages import listing, prose
@@ -36,7 +36,7 @@ def page(every: Mapping[str, Sequence[Dataset]], known: Known, claims: prose.Cla
     drawn = {said.grade for lesson in lessons for said in lesson["said"].values()}
     return {
         "lessons": lessons,
-        "languages": OF_LADDERS,
+        "languages": LADDER_LANGUAGES,
         "legend": {grade: text for grade, text in LONG.items() if grade in drawn},
         "first": operators.get(operators.FIRST),
     }
@@ -108,5 +108,5 @@ def _lesson(
         "buys": Markup(prose.MARKDOWN.renderInline(buys.replace("~", ""))),
         "gpu": short_gpu(data.gpu),
         "over": data.operator.anchor if "~" in number + buys else "",
-        "said": said_of(block.get("cell", techniques.key(technique)), known, OF_LADDERS),
+        "said": said_of(block.get("cell", techniques.key(technique)), known, LADDER_LANGUAGES),
     }

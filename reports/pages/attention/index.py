@@ -11,7 +11,7 @@ from harness.catalog.roofs import PEAK
 from harness.operators.attention.prices import EXPERIMENT as GAP
 from harness.operators.protocol import Problem
 from reports.data.dataset import Dataset, Point, Ratio, Row
-from reports.data.names import LANGUAGES, OF_LADDERS, cell_title, label, short_gpu
+from reports.data.names import LADDER_LANGUAGES, LANGUAGES, cell_title, label, short_gpu
 from reports.facts import answer as facts
 from reports.facts import counters, gains, steps, versions
 from reports.facts.answer import Answer, Bar, program
@@ -109,7 +109,7 @@ def deciding(data: Dataset, problem: Problem, known: Known, gated: Iterable[Data
         wrong = sum(row.status == "wrong" for row in gates), len(gates)
         version = max((str(row.compiler["front_end"]).split()[-1] for row in gates if row.compiler), default="")
         technique = techniques.get(f"attention/{name}")
-        said = said_of(name, known, OF_LADDERS)
+        said = said_of(name, known, LADDER_LANGUAGES)
         found.append(Deciding(title, name, said, cost(data, problem, technique), wrong, version))
     return found
 
@@ -156,7 +156,7 @@ def page(rows: Rows, data: Dataset, every: Mapping[str, Dataset]) -> dict[str, A
         "deciding": lines,
         "all_problems": f"attention/{GRID}",
         "of_best": {line.technique: of_best(data, found, line) for line in lines},
-        "languages": OF_LADDERS,
+        "languages": LADDER_LANGUAGES,
         "state": state,
         "legend": {grade: text for grade, text in LEGEND.items() if grade in drawn},
         "controlled": {language: controlled(lines, language) for language in ("gluon", "triton")},
