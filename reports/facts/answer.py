@@ -57,7 +57,8 @@ def among(*names: str) -> Callable[[Dataset, str], list[str]]:
 class Bar:
     """The best that a language or a library reaches with one class of tensor-core instructions. `tried`: tiles of which
     this is the best. `compile_s`: seconds to compile it. In TFLOPS: `faster_before`, an earlier version of some kernel
-    that was faster and was not timed since; `paired`, its share of the fastest bar times that one's speed; `anchor`."""
+    that was faster and was not timed since; `paired`, its share of the fastest bar times that one's speed; `anchor`,
+    what the anchor reached beside it."""
 
     panel: str
     backend: str

@@ -192,9 +192,7 @@ def shown(
     }
 
 
-def elsewhere(
-    data: Dataset, every: Mapping[str, Dataset], runs: Mapping[str, str]
-) -> dict[str, tuple[str, str, int]]:
+def elsewhere(data: Dataset, every: Mapping[str, Dataset], runs: Mapping[str, str]) -> dict[str, tuple[str, str, int]]:
     """What this GPU lacks of `runs` -> the first page of another that has it, that GPU, and how many problems."""
     found: dict[str, tuple[str, str, int]] = {}
     for what, name in runs.items():

@@ -32,7 +32,7 @@ TICKS = {False: (0.5, 0.7, 1, 1.5, 2, 3, 5), True: (0.25, 0.5, 1, 2, 4, 8, 16, 3
 
 @dataclass(frozen=True)
 class Measured:
-    """One step in one language. `span`: its gain over the step that the article compares with, where not the last."""
+    """One step in one language. `span`: its gain over the step that the article names, if not the last."""
 
     point: Point
     gain: Ratio | None
@@ -40,7 +40,7 @@ class Measured:
 
     @property
     def as_printed(self) -> Ratio | None:
-        """What stands beside the article's gain."""
+        """The gain to compare with the article's."""
         return self.span or self.gain
 
 
