@@ -26,6 +26,9 @@ from cuda_kernels.patched import CACHE
 from cuda_kernels.toolchain import ToolchainError, homes
 
 HERE = Path(__file__).resolve().parent
+SEARCHED = HERE / "cpu", HERE
+"""Where kernels find what they include: the CPU's headers come before those of the same names for a GPU."""
+RUNTIME = HERE / "cpu" / "runtime"
 BUILD = CACHE / "cpu"
 
 
@@ -34,27 +37,26 @@ def build(
     defines: Mapping[str, object],
     *,
     sanitize: bool = False,
-    root: Path = HERE,
     include: Sequence[Path] = (),
 ) -> Path:
     """The library of kernel file `path` for these constants; from the build folder when it is there.
 
-    `root` is the folder that holds ptx/, cpu/ and the folders of operators; `include` are further folders. `sanitize`
-    adds the address and undefined-behaviour sanitizers; a process must have libasan preloaded to load such a library
-    (see `sanitizer_environment`). Raises FileNotFoundError, ToolchainError (no compiler or CUDA headers), CompileError.
+    `include` are folders of headers beside this one. `sanitize` adds the address and undefined-behaviour sanitizers; a
+    process must have libasan preloaded to load such a library (see `sanitizer_environment`). Raises FileNotFoundError,
+    ToolchainError (no compiler or CUDA headers), CompileError.
     """
     if not path.is_file():
         raise FileNotFoundError(f"path: got {path}, which is no file; expected a kernel such as ampere/scalar.cu")
-    options = flags(root, sanitize)
+    options = flags(sanitize)
     constants = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    runtime = _runtime(root, options, ("-Og",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
+    runtime = _runtime(options, ("-Og",) if sanitize else ("-O3", "-g0"))  # a diagnosis names no line of it
     search = [f"-I{folder}" for folder in include]
-    kernel = ["-x", "c++", *_prefix(root, options), "-include", str(path), os.devnull]
+    kernel = ["-x", "c++", *_prefix(options), "-include", str(path), os.devnull]
     # The time goes to the runtime: with -O1 a kernel compiles a third longer and runs no faster.
     command = [compiler(), *options, *search, *constants, "-Og", *kernel]
     gold = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []  # links in a third of ld's time
     link = ["-x", "none", str(runtime), "-shared", "-Wl,-z,defs", *gold]
-    made_from = [*includes.closure([path], [root / "cpu", root, *include]), runtime]
+    made_from = [*includes.closure([path], [*SEARCHED, *include]), runtime]
     return _made(
         path.stem, "so", made_from, [*options, *constants, "-Og"], lambda out: [*command, *link, "-o", str(out)]
     )
@@ -105,7 +107,7 @@ def cuda_include() -> Path:
     )
 
 
-def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
+def flags(sanitize: bool = False) -> tuple[str, ...]:
     """Compiler flags of kernels and runtime alike, without optimization level and constants."""
     return (
         "-std=c++20",
@@ -117,8 +119,7 @@ def flags(root: Path = HERE, sanitize: bool = False) -> tuple[str, ...]:
         "-Wall",
         "-Wno-unknown-pragmas",
         "-Werror=return-type",
-        f"-I{root / 'cpu'}",
-        f"-I{root}",
+        *(f"-I{folder}" for folder in SEARCHED),
         f"-isystem{cuda_include()}",
         f"-isystem{cuda_include() / 'cccl'}",
         *(f"-D__CUDA_NO_{switch}__" for switch in HALF_SWITCHES),
@@ -156,14 +157,14 @@ def sanitizer_environment() -> dict[str, str]:
 
 
 @functools.cache
-def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
+def _prefix(options: tuple[str, ...]) -> tuple[str, ...]:
     """What includes the headers from elsewhere precompiled; nothing with clang, whose kernels include them one by one.
 
     The plain header lies beside it: g++ takes that one when a constant's name occurs in those headers.
     """
     if "clang" in _version():
         return ()
-    header = root / "cpu" / "runtime" / "prefix.h"
+    header = RUNTIME / "prefix.h"
     precompiled = _made(
         "prefix.h",
         "gch",
@@ -180,17 +181,17 @@ def _prefix(root: Path, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _runtime(root: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
+def _runtime(options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """The runtime as one object, and one unit: compiled file by file it takes three times as long, most of it on the
     headers. Under sanitizers it is compiled more often than it runs. Without the precompiled header, which is made at
     the kernels' -Og: with another level g++ 12 dies on it (internal error, "during IPA pass: cp")."""
-    units = sorted((root / "cpu" / "runtime").glob("*.cpp"))
+    units = sorted(RUNTIME.glob("*.cpp"))
     together = [word for unit in units for word in ("-include", str(unit))]
     source = ["-x", "c++", *together, "-c", os.devnull]
     return _made(
         "runtime",
         "o",
-        includes.closure(units, [root / "cpu", root]),
+        includes.closure(units, SEARCHED),
         (*options, *further),
         lambda out: [compiler(), *options, *further, *source, "-o", str(out)],
     )
