@@ -8,7 +8,6 @@ and four of the others, by the commit. All this is at reference tiles; the flags
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import pytest
@@ -182,23 +181,13 @@ def test_few_cells_have_every_layout_seed_and_distribution_of_each_technique() -
         assert {cell.distribution for cell in cells} == set(DISTRIBUTIONS) or len(builds) <= 4, technique.name
 
 
-def edited(file: str, right: str, wrong: str) -> together.Read:
-    def read(asked: str) -> str | None:
-        text = together.as_it_is(asked)
-        if text is None or asked != file:
-            return text
-        assert right in text, f"{file} has changed: edit this test"
-        return text.replace(right, wrong)
-
-    return read
-
-
 @pytest.mark.parametrize(
-    ("of", "taken_for"), [("o_stride", "q_stride"), ("v_stride", "k_stride"), ("k_stride", "q_stride")]
+    ("of", "taken_for", "times"),
+    [("o_stride", "q_stride", 1), ("v_stride", "k_stride", 2), ("k_stride", "q_stride", 2)],
 )
-def test_a_row_stride_taken_for_another_is_found(of: str, taken_for: str) -> None:
+def test_a_row_stride_taken_for_another_is_found(of: str, taken_for: str, times: int) -> None:
     problem = Problem(2, 2, 2, 64, 64, 64, "fp16")
-    read = edited("attention/ampere/mma_ldmatrix.cu", f"{of}.seq", f"{taken_for}.seq")
+    read = together.edited("attention/ampere/mma_ldmatrix.cu", {f"{of}.seq": f"{taken_for}.seq"}, times)
     (library,) = together.build([together.Kernel("mma_ldmatrix", problem, read=read)])
     with pytest.raises((AssertionError, cpu_run.Named)):
         check_apart(library, problem)
@@ -207,7 +196,7 @@ def test_a_row_stride_taken_for_another_is_found(of: str, taken_for: str) -> Non
 def test_an_offset_of_32_bits_is_found() -> None:
     """In a process of its own: it writes where nothing is. `check` launches every kernel so."""
     problem, whole = Problem(2, 2, 2, 64, 64, 64, "fp16"), "batch * args.o_stride.batch"
-    read = edited("attention/attention.cuh", whole, f"static_cast<int>({whole})")
+    read = together.edited("attention/attention.cuh", {whole: f"static_cast<int>({whole})"})
     right = together.Kernel("mma_ldmatrix", problem)
     for library, is_right in zip(together.build([right, right._replace(read=read)]), (True, False), strict=True):
         child = multiprocessing.get_context("fork").Process(target=launch_far_apart_or_die, args=(library, problem))
@@ -232,18 +221,13 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(technique: str
     problem, (header, megabytes) = Problem(2, 3, 1, 384, 256, 64, "fp16", True), SECTIONED[technique]
     kv_bytes = problem.seq_kv * problem.head_dim * 2 * 2
 
-    def sectioned(heads_in_section: int, planted: bool, file: str) -> str | None:
-        source, fits = together.as_it_is(file), f"L2_BYTES = {megabytes} << 20;"
-        if file != f"attention/{header}.cuh":
-            return source
-        assert source
-        assert fits in source
-        assert "rest % here" in source
-        source = source.replace(fits, f"L2_BYTES = {kv_bytes * heads_in_section};")
-        return source.replace("rest % here", "rest % section_heads") if planted else source
+    def sectioned(heads_in_section: int, planted: bool) -> together.Kernel:
+        edits = {f"L2_BYTES = {megabytes} << 20;": f"L2_BYTES = {kv_bytes * heads_in_section};"}
+        edits |= {"rest % here": "rest % section_heads"} if planted else {}
+        return together.Kernel(technique, problem, read=together.edited(f"attention/{header}.cuh", edits))
 
     cases = ((2, False), (4, False), (4, True))
-    built = together.build([together.Kernel(technique, problem, read=partial(sectioned, *case)) for case in cases])
+    built = together.build([sectioned(*case) for case in cases])
     for (heads_in_section, planted), library in zip(cases, built, strict=True):
         result = cpu_run.run(technique, problem, library=library)
         assert bool(result.diagnosis) is planted, heads_in_section
@@ -256,7 +240,7 @@ def test_a_last_smaller_section_of_heads_is_told_from_a_whole_one(technique: str
 def test_a_rescale_may_be_lazy_by_a_factor_of_four_and_no_more(slack: str, status: str) -> None:
     """Where one key dominates a row its P must not be rounded; with a slack of 2^8 it is, as a GPU showed."""
     problem = Problem(2, 4, 4, 512, 512, 64, "fp16", True)
-    read = edited("attention/tma/lazy_rescale.cu", "SLACK = 2.f;", f"SLACK = {slack};")
+    read = together.edited("attention/tma/lazy_rescale.cu", {"SLACK = 2.f;": f"SLACK = {slack};"})
     (library,) = together.build([together.Kernel("lazy_rescale", problem, read=read)])
     result = cpu_run.run("lazy_rescale", problem, library=library, distribution="outliers")
     assert result.diagnosis == ""

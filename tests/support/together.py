@@ -38,6 +38,21 @@ def of(root: Path) -> Read:
 as_it_is = of(cpu_build.HERE)
 
 
+def edited(file: str, edits: Mapping[str, str], times: int = 1) -> Read:
+    """Other files as they are; in `file` each key of `edits`, which occurs so many times, is replaced by its value."""
+
+    def read(asked: str) -> str | None:
+        text = as_it_is(asked)
+        if text is None or asked != file:
+            return text
+        for right, wrong in edits.items():
+            assert text.count(right) == times, f"{file} has changed: edit this test for {right!r}"
+            text = text.replace(right, wrong)
+        return text
+
+    return read
+
+
 class Kernel(NamedTuple):
     """A technique for a problem; at its reference tile where none is given. `packed`: for packed tensors alone."""
 

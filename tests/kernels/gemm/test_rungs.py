@@ -56,8 +56,8 @@ def problems(technique: Technique) -> tuple[Problem, ...]:
 
 
 def cells(backend: str) -> list[tuple[str, Problem]]:
-    """Rungs that are no other rung's program, each on its problems; sorted by problem, since the gate keeps the exact
-    answers to one alone."""
+    """Rungs that are no other rung's program, each on its problems; sorted by problem, since the gate caches the exact
+    answers of one problem at a time."""
     distinct = [one for one in RUNGS if sources.same_program(one.path, backend) is None]
     found = [(one.name, problem) for one in distinct for problem in problems(one)]
     return sorted(found, key=lambda cell: cell[1].slug)
