@@ -216,10 +216,9 @@ def test_a_refusal_takes_half_a_second() -> None:
         (("history", ""), "CELL: got no word", ""),
     ],
 )
-def test_a_wrong_name_gets_the_nearest_ones(
+def test_a_wrong_argument_is_named_before_a_gpu_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], got: str, hint: str
 ) -> None:
-    """Before a GPU is asked for."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, output = invoke(*arguments)
     assert code == 2
