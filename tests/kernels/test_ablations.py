@@ -282,7 +282,7 @@ def compiled(language: str, tile: Tile) -> dict[str, str]:
 
 
 ON_A_CPU = pytest.mark.xdist_group("ablations on a CPU")
-"""All of one build."""
+"""One process runs these tests, so that one build serves them all."""
 libraries = pytest.fixture(scope="module")(together.asked)
 RUN = {64: Tile(192, 128, 2, 12), 128: SQUARE}
 

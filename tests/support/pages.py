@@ -42,7 +42,7 @@ PAGES = (
 ANSWERS = ("answer/gemm.html", "answer/attention_backward.html")
 """Those of other operators than the first; libraries that nobody has timed yet keep their places there."""
 LONGEST = ("technique/head_by_head.html", "technique/persistent.html", "technique/producer_consumer.html")
-"""Of other pages those with the most words."""
+"""The other pages with the most words."""
 WORDS = 1200
 """A page has at most, as `count_words` counts them."""
 

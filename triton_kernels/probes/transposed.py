@@ -1,4 +1,4 @@
-"""Core Triton: a product reads a transposed block of 16-bit elements as it was loaded, and copies one of others."""
+"""Core Triton: wgmma reads a transposed block of 16-bit elements where it lies. One of 32 bits is copied first."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""TLX: local_trans makes another view of a buffer; wgmma reads m and n contiguous as they lie."""
+"""TLX: local_trans makes another view of a buffer. wgmma reads A with m and B with n contiguous where they lie."""
 
 import re
 

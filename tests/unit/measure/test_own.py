@@ -132,8 +132,8 @@ def test_a_launch_that_does_not_end_is_told_with_its_kernel_and_line(tmp_path: P
 
 @pytest.mark.slow
 def test_a_process_that_hears_no_signal_is_told_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process tells by itself where it is, UNHEARD and a second after its own deadline. That one is so much shorter
-    here that it tells a second after the runner's."""
+    """The process reports where it is, UNHEARD + 1 s after its own deadline. This deadline is UNHEARD shorter here
+    than the runner's, so that the report comes 1 s after the runner's deadline."""
     shorter = {**asdict(Deadlines()), "launch": 3 - worker.UNHEARD}
     monkeypatch.setattr(worker, "asdict", lambda deadlines: shorter)
     rows = run(tmp_path / "run.jsonl", own.parse(f"{FILE}:deaf"), deadlines=Deadlines(launch=3))

@@ -39,7 +39,7 @@ SHOWN_ALONE = {
 }
 """Kind of which a page takes the newest row alone -> the pages."""
 ON_OWN_PAGE = "memory"
-"""Kind of which a technique's page takes the newest row alone: each row is about a technique of its own."""
+"""Kind of which a technique's page shows the newest row only: here each row has a technique, and a page, of its own."""
 TOGETHER = (("timing", "gate", "code"), ("tune", "cupti", "counters", "sanitizer"), (ON_OWN_PAGE,))
 """Kinds that one site shows: no two are about the same part of the same page."""
 
