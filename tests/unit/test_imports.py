@@ -370,7 +370,7 @@ def test_every_module_of_this_checkout_that_is_imported_exists() -> None:
     assert [one for one in places if not one[1].is_dir() and not one[1].with_suffix(".py").is_file()] == []
 
 
-WORDS = re.compile(r"head_dim|seq_q|seq_kv|heads_kv|causal|\blse\b|attention")
+WORDS = re.compile(r"head_dim|seq_q|seq_kv|heads_kv|causal|\blse\b|attention|\bAttention\b")
 """What only an operator's own files say."""
 OF_OPERATORS = ("harness/operators", "reports/notes", "reports/recorded", "reports/runs", "reports/site")
 
