@@ -35,9 +35,9 @@ class Forked:
 
     @staticmethod
     @functools.cache
-    def template(libraries: str | None) -> socket.socket:
-        """The connection to the process that forks. The system looks for its libraries where it was told at its
-        start."""
+    def template(*of_libraries: str | None) -> socket.socket:
+        """The connection to the process that forks. The system loads its libraries as it was told at its start: one
+        for each value of `of_libraries`."""
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         environment = {**os.environ, **worker.WAITING, "PYTHONPATH": str(CHECKOUT)}
         command = [sys.executable, "-P", "-c", TEMPLATE, str(theirs.fileno())]
@@ -50,7 +50,7 @@ class Forked:
     def __init__(
         self, command: list[str], *, env: dict[str, str], stdout: IO[bytes], pass_fds: list[int], **_: Any
     ) -> None:
-        template = self.template(env.get("LD_LIBRARY_PATH"))
+        template = self.template(env.get("LD_LIBRARY_PATH"), env.get("LD_PRELOAD"))
         self._told, tells = socket.socketpair(type=socket.SOCK_SEQPACKET)
         given = {1: stdout.fileno(), 2: stdout.fileno(), **{number: number for number in pass_fds}}
         message = json.dumps([command[command.index("-m") + 1 :], env, os.getcwd(), list(given)]).encode()
@@ -111,7 +111,7 @@ def serve(descriptor: int) -> str:
     os.setsid()
     tells.send(str(os.getpid()).encode())
     tells.close()
-    Forked.template = staticmethod(lambda libraries: template)
+    Forked.template = staticmethod(lambda *_: template)
     worker.subprocess = SUBPROCESS
     os.chdir(folder)
     os.environ.clear()
