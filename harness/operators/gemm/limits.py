@@ -96,8 +96,8 @@ EITHER_MAJOR = tuple(limit for limit in WARPGROUPS if limit is not K_CONTIGUOUS)
 _TILE_EACH = Limit(
     "cuda",
     "two warpgroups have a tile each, in the registers of their threads: warps must be 8, and block_m * block_n at "
-    "most 2048 * warps",
-    lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 2048 * tile.warps,
+    "most 3072 * warps",
+    lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 3072 * tile.warps,
 )
 PINGPONG = (*WARPGROUPS, _TILE_EACH, *in_gluon(_TILE_EACH))
 _C_BESIDE_RINGS = Limit(
