@@ -1,56 +1,79 @@
-// The order in which blocks go through the tiles of queries, and the order in which they add to one.
+// An order of tiles of keys, and one of the additions to a tile of dQ, in which blocks hardly wait for each other. A
+// block waits only for blocks that took smaller numbers from the counter.
 #pragma once
 
-#include <attention_backward/attention_backward.cuh>
-#include <attention_backward/tma_params.cuh>
+#include <attention_backward/parts.cuh>
+#include <ptx/turns.cuh>
 
 struct OrderedParams {
-  TmaParams tma;
-  int key_tiles, blocks;
-  bool rotates;
+  PartParams parts;
+  int climbing;  // the heads of K and V that begin with their last keys: the first ones of all batches
 };
 
-// The keys of the block that started as number `number`.
-struct KeyTile {
-  int tile, head_kv, batch;
+// Heads of K and V in a section, without a mask. With fewer, more blocks of a head wait for each other at its start.
+constexpr int FULL_SECTION = 4;
 
-  DEVICE KeyTile(const OrderedParams& params, int number) {
-    const int place = number % params.key_tiles, heads_kv = params.tma.args.heads_kv;
-    tile = CAUSAL ? params.key_tiles - 1 - place : place;
-    head_kv = number / params.key_tiles % heads_kv;
-    batch = number / params.key_tiles / heads_kv;
+// With a mask a section has at most two tiles of keys for each multiprocessor, as in paired_tiles, but one head at
+// least; all but the last sections climb, unless heads share K and V. The first block to add stores: all wait anyway.
+inline Error plan(OrderedParams& params) {
+  if (const Error error = plan(params.parts)) return error;
+  PersistentParams& persistent = params.parts.persistent;
+  const AttentionBackwardArgs& args = persistent.tma.args;
+  params.parts.stores = first_may_store(args);
+  params.climbing = 0;
+  int multiprocessors;
+  if (const Error error = multiprocessor_count(multiprocessors)) return error;
+  if (CAUSAL) {
+    const int pairs = 2 * multiprocessors / persistent.key_tiles, heads = args.heads_kv * args.batch;
+    if (persistent.section > pairs) persistent.section = pairs > 1 ? pairs : 1;
+    if (args.heads == args.heads_kv && params.parts.shares.shared == 0 && heads >= 2 * persistent.section)
+      params.climbing = (heads / persistent.section - 1) * persistent.section;
+  } else {
+    const int fill = multiprocessors / persistent.key_tiles;
+    persistent.section = fill > FULL_SECTION ? fill : FULL_SECTION;
+  }
+  return Error{};
+}
+
+DEVICE bool climbs(const OrderedParams& params, const PartTile& work) {
+  return CAUSAL && work.batch * params.parts.persistent.tma.args.heads_kv + work.head_kv < params.climbing;
+}
+
+// Number `number` of all. Heads that climb begin with their last keys, which the fewest queries see.
+DEVICE PartTile ordered_tile(const OrderedParams& params, int number) {
+  PartTile work = PartTile::of(params.parts, number);
+  if (!work.is_none() && climbs(params, work))
+    work.kv_start = (params.parts.persistent.key_tiles - 1) * BLOCK_N - work.kv_start;
+  return work;
+}
+
+// In a head that climbs, tiles go up from their diagonals: blocks that start together add to different tiles of dQ, and
+// each comes to a tile one step or two after the block of the next keys. Other tiles go down from the last queries, but
+// for short ones of heads that share K and V: there all query heads have a step at each tile, and waits are short.
+struct OrderedTiles : PartTiles {
+  DEVICE OrderedTiles(const OrderedParams& params, const PartTile& work) : PartTiles(params.parts, work) {
+    const AttentionBackwardArgs& args = params.parts.persistent.tma.args;
+    const bool is_short = ascends && work.part < 0 && args.heads > args.heads_kv;
+    const bool up = is_short || climbs(params, work);
+    if (up != ascends) ascends = up, tile = first + end - 1 - tile;
   }
 };
 
-// As QueryTiles, but a head's first tiles come last where blocks wrap around.
-struct OrderedTiles : QueryTiles {
-  int start;
+// How many blocks add to a tile of queries before this one.
+DEVICE uint32_t adders_before(const OrderedParams& params, const PartTile& work, int tile) {
+  const uint32_t key_tile = work.kv_start / BLOCK_N;
+  return climbs(params, work) ? adders(params.parts.persistent.tma.args, tile) - 1 - key_tile : key_tile;
+}
 
-  DEVICE OrderedTiles(const OrderedParams& params, int key_tile, int head_kv)
-      : QueryTiles(params.tma.args, key_tile * BLOCK_N, head_kv), start(first) {
-    if (params.rotates) tile = start = key_tile * end / params.key_tiles;
-  }
-  DEVICE void advance() {
-    if (++tile == end) tile = first;
-    if (tile == start) ++head;
-  }
-};
-
-// How many blocks add to a tile of queries, and how many of them before the block of `key_tile`.
-struct Turn {
-  int adders, before;
-
-  DEVICE Turn(const OrderedParams& params, int tile, int key_tile, int tiles) : adders(params.key_tiles) {
-    const AttentionBackwardArgs& args = params.tma.args;
-    before = key_tile;
-    if (CAUSAL) {
-      const int last_key = (tile + 1) * BLOCK_M - 1 + args.seq_kv - args.seq_q;  // not negative: a block adds here
-      const int last = static_cast<int>(static_cast<uint32_t>(last_key) / BLOCK_N);
-      adders = last < params.key_tiles ? last + 1 : params.key_tiles;
-      before = adders - 1 - key_tile;
-    } else if (params.rotates) {  // blocks that begin at this tile or before, the last one first; then the others
-      const int begun = ((tile + 1) * params.key_tiles - 1) / tiles + 1;
-      before = key_tile < begun ? begun - 1 - key_tile : begun + params.key_tiles - 1 - key_tile;
+// A warp returns once the parts before this one are added to the sums of its rows.
+DEVICE void wait_for_parts(const PartParams& params, int part) {
+  auto* sums = static_cast<char*>(params.persistent.tma.args.workspace) + SUMS_OFFSET;
+  auto* counters = reinterpret_cast<uint32_t*>(sums + params.shares.shared * (PART_NUMBERS * 4ll));
+  const uint32_t before = part % params.shares.parts;
+  if (tid_x() % WARP_SIZE == 0) {
+    uint32_t* const added = counters + part / params.shares.parts * WARPS + tid_x() / WARP_SIZE;
+    while (ld_acquire(added) != before) {
     }
   }
-};
+  bar_warp_sync();
+}

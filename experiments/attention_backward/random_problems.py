@@ -22,7 +22,7 @@ from harness.operators.attention_backward.problem import Problem
 
 EXPERIMENT = Experiment(
     problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
-    techniques=("half_steps", "paired_tiles", "deterministic"),
+    techniques=("half_steps", "paired_tiles", "deterministic", "ordered_halves"),
     backends=("cuda",),
     peers=(),
     tiles=("chosen",),

@@ -20,8 +20,9 @@ class Quoted:
 class Promise:
     """The speed of `ours` over that of `theirs` (backends), the geometric mean over the problems of an experiment.
 
-    `technique`: the only one that counts for CUDA, instead of the fastest. `problem`: slug of the only problem that
-    counts. `rivals`: whom FASTEST is among. `ladder`: GPUs that run it have an entry even without a row.
+    `technique`: the only one that counts for CUDA, instead of the fastest; with `repeats` only those whose bits repeat
+    do. `problem`: slug of the only problem that counts. `rivals`: whom FASTEST is among. `ladder`: GPUs that run it
+    have an entry even without a row.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Promise:
     theirs: str
     experiment: str
     technique: str | None = None
+    repeats: bool = False
     problem: str | None = None
     mode: str = "burst"
     ladder: str | None = None

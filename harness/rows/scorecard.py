@@ -133,8 +133,10 @@ def _entry(
     promise: Promise, operator: Operator, gpu: str, rows: list[Row], timings: stats.Timings, doubts: Doubts
 ) -> dict[str, Any]:
     here: dict[str, list[Row]] = defaultdict(list)
+    varying = {rung.name for rung in operator.techniques if promise.repeats and not rung.repeats}
     for row in rows:
-        if promise.technique in (None, row["technique"]) or row["backend"] != "cuda":
+        counts = promise.technique in (None, row["technique"]) and row["technique"] not in varying
+        if counts or row["backend"] != "cuda":
             here[row["problem"]].append(row)
     problems = promise.quoted.speeds if promise.quoted else [promise.problem] if promise.problem else None
     if problems is None:

@@ -17,7 +17,7 @@ def promises() -> tuple[Promise, ...]:
             "cuda",
             FASTEST,
             GRID,
-            technique="deterministic",
+            repeats=True,
             rivals=("fa4_deterministic",),
         ),
         Promise("backward_gluon_over_cudnn", "gluon", ANCHOR, GRID),

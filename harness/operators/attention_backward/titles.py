@@ -12,6 +12,7 @@ THEMES = {
         "bulk_reduce": "Warps that only add dQ",
         "own_keys": "dQ of each warpgroup’s keys",
         "deterministic": "dQ in a fixed order",
+        "ordered_halves": "A fixed order that hardly waits",
     },
     "Who works when": {
         "producer_consumer": "Producer warpgroup",

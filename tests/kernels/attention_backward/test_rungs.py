@@ -67,7 +67,8 @@ SHARED = (Problem(1, 1, 1, 1024, 128, 64, "fp16"), Problem(1, 2, 1, 1000, 200, 6
 """Fewer tiles of keys than multiprocessors, and enough queries for two blocks or more to share one."""
 
 
-@pytest.mark.parametrize(("name", "problem"), [("flagship", one) for one in SHARED], ids=["full", "causal"])
+@pytest.mark.parametrize("name", ["flagship", "ordered_halves"])
+@pytest.mark.parametrize("problem", SHARED, ids=["full", "causal"])
 def test_shared_tiles_of_keys_are_right_on_a_cpu(name: str, problem: Problem, libraries: together.Libraries) -> None:
     is_right(libraries[name, problem], problem, ("shifted",))
 

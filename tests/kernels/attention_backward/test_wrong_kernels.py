@@ -13,6 +13,8 @@ GROUPED = Problem(1, 2, 1, 128, 128, 64, "fp16")
 RAGGED = Problem(1, 1, 1, 100, 100, 64, "fp16")
 STORED = Problem(1, 2, 1, 512, 512, 64, "fp16", True)
 """Every query sees a key: the first block stores its sums, and the others add to them."""
+CLIMBING = Problem(1, 3, 3, 500, 420, 64, "fp16", True)
+"""Four tiles of keys, and a head of K and V for each query head: two of three heads begin with their last keys."""
 
 TABLE: edits.Table = {
     ("one_kernel", "row_sums.cuh"): [
@@ -141,6 +143,19 @@ TABLE: edits.Table = {
             "deadlock",
             STORED,
         ),
+    ],
+    ("ordered_halves", "ordered_tiles.cuh"): [
+        (
+            "heads_that_climb_add_by_their_keys",
+            "climbs(params, work) ? adders(params.parts.persistent.tma.args, tile) - 1 - key_tile : key_tile;",
+            "key_tile;",
+            "deadlock",
+            CLIMBING,
+        ),
+    ],
+    ("ordered_halves", None): [
+        ("no_turns", "            while (added != before) added = ld_acquire(own);\n", "", "max_error", CLIMBING),
+        ("turn_before_the_copy", "            cp_async_bulk_wait_group<0>();\n", "", "copy_in_flight", CLIMBING),
     ],
     ("flagship", None): [
         (

@@ -185,4 +185,10 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         builds_on=("paired_tiles",),
         repeats=False,
     ),
+    Technique(
+        "ordered_halves",
+        "half_steps whose bits repeat: blocks add to a tile of dQ in a fixed order, and come to it in that order",
+        builds_on=("half_steps",),
+        limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, TWO_STAGES, TWO_DQ_BUFFERS),
+    ),
 )
