@@ -25,6 +25,7 @@ class Kernels(process.Process):
         super().__init__(connection, loader, on, watch)
         self._shared, self._pinned = torch.frombuffer(mmap.mmap(int(memory), SHARED), dtype=torch.uint8), 0
         self._storages: dict[str, torch.Tensor] = {}
+        self._sleep: Any = torch.cuda._sleep if self._device == "cuda" else lambda cycles: None
         torch.zeros(1, device=self._device)  # a GPU has a context from now on
         if loop:
             # All calls use the stream that is current now, whatever a kernel sets later.
@@ -59,10 +60,9 @@ class Kernels(process.Process):
             part.copy_(self._storages[name])
         return took
 
-    def prepare(self, cases: Mapping[str, Any], copies: int, words: int, room: int, scalars: Any) -> None:
-        """Binds every case (label -> case, all of one problem) to copies of the inputs, which lie at the beginning of
-        shared memory, and launches it twice. `words` are flushed. An output has at most `room` bytes."""
-        problem = next(iter(cases.values())).problem
+    def prepare(self, problem: Any, cases: Mapping[str, Any], copies: int, words: int, room: int, scalars: Any) -> None:
+        """Binds every case of the problem (label -> case) to copies of the inputs, which lie at the beginning of shared
+        memory, and launches it twice. `words` are flushed. An output has at most `room` bytes."""
         operator = operators.of(problem)
         specs, self._names = operator.input_specs(problem), [*operator.output_specs(problem)]
         inputs = [{name: arenas.Arena(spec, self._device) for name, spec in specs.items()} for _ in range(copies)]
@@ -77,15 +77,15 @@ class Kernels(process.Process):
         self._native("memory", *flushed, copies + 2, table.numel(), table.data_ptr(), room * len(self._names))
         tensors = [{name: arena.tensor for name, arena in copy.items()} for copy in inputs]
         self._calls = self._bound(cases, tensors, scalars)
-        self._calls["empty"] = [lambda: torch.cuda._sleep(1) or {}] * copies
+        unwritten = arenas.make_outputs(problem, self._device).tensors
+        self._calls["empty"] = [lambda: self._sleep(1) or unwritten] * copies
 
     def batch(self, labels: Sequence[str], spin: int) -> tuple[list[list[list[int] | None]], list[int]]:
         """Times calls, one after another, by the draws in the channel; times go back through it. The answer has the
         strides of their outputs, None for one that a call does not return, and the checksums of their flushes."""
         strides: list[list[list[int] | None]] = []
         sums = torch.zeros(len(labels), dtype=torch.int32, device=self._device)
-        if self._device == "cuda":
-            torch.cuda._sleep(spin)
+        self._sleep(spin)
         for label in labels:
             self.now("launch", label)
             found = self._calls[label][self._native("begin", sums.data_ptr())]()  # alive until its copies are queued

@@ -44,7 +44,7 @@ class Service(Process):
     ) -> None:
         super().__init__(connection, loader, on, watch)
         self._deadlines, self._log = deadlines, log
-        self._isolation: Isolation | None = None
+        self._isolations: list[Isolation] = []
         self._arena: tuple[Problem, Inputs, Outputs] | None = None
         """What the newest sample was launched on."""
         self._clock: timing.Stopwatch | None = None
@@ -52,19 +52,21 @@ class Service(Process):
         self._seed = secrets.randbelow(2**31)
         """Of the inputs of users' kernels: none can have been prepared for them."""
 
-    def isolation(self, loop: Path | None = None) -> Isolation:
-        """The live process for users' kernels, one that can time where `loop` is its library. The runner ends it, too,
-        if it must."""
-        if not (self._isolation and self._isolation.alive and (self._isolation.times or loop is None)):
+    def isolations(self, loop: Path | None = None) -> list[Isolation]:
+        """The live process for users' kernels. With `loop`, the library of the timing loop, it can time, and so can a
+        second one, which loads no kernel. The runner ends them, too, if it must."""
+        count = 2 if loop else 1
+        if len(self._isolations) < count or not all(one.alive for one in self._isolations):
             self.end_isolation()
-            self._isolation = Isolation(loop, self._named, self._on, self._log, self._deadlines, self._relay)
-            self.say("group", self._isolation.pid)
-        return self._isolation
+            for _ in range(count):
+                isolation = Isolation(loop, self._named, self._on, self._log, self._deadlines, self._relay)
+                self._isolations.append(isolation)
+                self.say("group", isolation.pid)
+        return self._isolations
 
     def end_isolation(self) -> None:
-        if self._isolation:
-            self._isolation.kill()
-        self._isolation = None
+        while self._isolations:
+            self._isolations.pop().kill()
 
     def _relay(self, stage: Any, label: str) -> None:
         """Passes on where the kernel's process is. It is given up there first, and its own threads say where they
@@ -83,7 +85,7 @@ class Service(Process):
         from harness.measure import gate
 
         self.now("load", label)
-        isolated = self.isolation() if case.kernel else None
+        isolated = self.isolations()[0] if case.kernel else None
         seeds = tuple(self._seed + seed for seed in options.seeds) if isolated else options.seeds
         if isolated:  # computed while the kernel's process starts
             gate.expect(case.problem, options.distributions[0], seeds[0], self._device)
@@ -215,7 +217,8 @@ class Service(Process):
 
         self.now("check", None)
         problem = next(iter(cases.values())).problem
-        watch = verifier.Stopwatch(self.isolation(plain_library(verifier.LOOP)), problem, self._device, cases)
+        isolations = self.isolations(plain_library(verifier.LOOP))
+        watch = verifier.Stopwatch(isolations, problem, self._device, cases)
         return _Group(dict.fromkeys(cases), watch, watch.failures)
 
     def _judge(
@@ -312,7 +315,7 @@ def main(descriptor: str, loader: str, on: str, deadlines: str, log: str, own: s
     def make(connection: Connection, watch: Watch) -> Service:
         service = Service(connection, loader, on, watch.deadlines, Path(log), watch)
         if own:
-            service.isolation()
+            service.isolations()
         return service
 
     serve(descriptor, deadlines, make)

@@ -277,7 +277,7 @@ class Isolation(Worker):
 
     def __init__(self, loop: Path | None, *worker: Any) -> None:
         """`worker`: what a Worker takes behind its environment."""
-        self.times, self.sent = loop is not None, bytearray()
+        self.sent, self.arrived = bytearray(), 0.0
         self.channel, theirs = socket.socketpair()
         memory = os.memfd_create("twinkernels", os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, SHARED)
@@ -288,10 +288,10 @@ class Isolation(Worker):
             super().__init__({}, *worker, extra=(*map(str, shared), str(loop or "")), descriptors=shared)
 
     def _hears(self, seconds: float) -> bool:
-        """Also reads what the timing loop sends, which blocks until it is read: the loop has sent all of a batch before
-        the process answers."""
+        """Also reads what the timing loop sends, which blocks until then: all of a batch before the process answers."""
         heard = self._connection in wait([self._connection, self.channel], seconds)
         while wait([self.channel], 0) and (part := self.channel.recv(2**20)):
+            self.arrived = self.arrived if self.sent else time.monotonic()
             self.sent += part
         return heard
 

@@ -158,11 +158,32 @@ def patches(name, function):
 
 NEVER_FLUSHES = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
 ELAPSED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p)
+WATCHED, INTERVALS = [], []
 
 
 def never_flushes(q, k, v, *, causal, scale):
     patches("cuLaunchKernel", NEVER_FLUSHES)
     return attend(q, k, v, causal=causal, scale=scale)
+
+
+def watched():
+    """How many calls the verifier's clock watches: its batches alone have more than two, all of one kernel."""
+    frame = sys._getframe()
+    while frame and "labels" not in frame.f_locals:
+        frame = frame.f_back
+    labels = frame.f_locals["labels"] if frame else ()
+    return len(labels) if len(labels) > 2 and len(set(labels)) == 1 else 0
+
+
+def takes(seconds, q):
+    """The time that a trick conceals; on a GPU it is the GPU's."""
+    torch.cuda._sleep(int(1.5e9 * seconds)) if q.is_cuda else time.sleep(seconds)
+
+
+def never_flushes_for_the_clock(q, k, v, *, causal, scale):
+    return (
+        never_flushes(q, k, v, causal=causal, scale=scale) if watched() else attend(q, k, v, causal=causal, scale=scale)
+    )
 
 
 @ELAPSED
@@ -173,7 +194,54 @@ def a_microsecond(milliseconds, begin, end):
 
 def stops_the_clock(q, k, v, *, causal, scale):
     patches("cuEventElapsedTime", a_microsecond)
-    time.sleep(0.01)
+    takes(0.003, q)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def waits_in_shorter_batches(q, k, v, *, causal, scale):
+    """The more the fewer calls they have: what a longer one takes more says nothing."""
+    patches("cuEventElapsedTime", a_microsecond)
+    takes(0.003 * max(1, 64 / (watched() or 64)) ** 1.5, q)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def computes_nothing_for_the_clock(q, k, v, *, causal, scale):
+    patches("cuEventElapsedTime", a_microsecond)
+    if watched():
+        return nothing(q)
+    takes(0.003, q)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+def elapsed(milliseconds, begin, end):
+    """The driver's own."""
+    return ctypes.CDLL("libcuda.so.1").cuEventElapsedTime(milliseconds, ctypes.c_void_p(begin), ctypes.c_void_p(end))
+
+
+@ELAPSED
+def a_microsecond_unless_watched(milliseconds, begin, end):
+    return (elapsed if WATCHED else a_microsecond)(milliseconds, begin, end)
+
+
+def is_honest_to_the_clock(q, k, v, *, causal, scale):
+    patches("cuEventElapsedTime", a_microsecond_unless_watched)
+    WATCHED[:] = [True] * watched()
+    takes(0.003, q)
+    return attend(q, k, v, causal=causal, scale=scale)
+
+
+@ELAPSED
+def as_of_the_flush(milliseconds, begin, end):
+    error = elapsed(milliseconds, begin, end)
+    INTERVALS.append(milliseconds[0])
+    milliseconds[0] = 1e-3 if len(INTERVALS) % 2 == 0 else sum(INTERVALS[-2:])
+    return error
+
+
+def calls_its_time_the_flushs(q, k, v, *, causal, scale):
+    """The sum of both stays right."""
+    patches("cuEventElapsedTime", as_of_the_flush)
+    takes(0.003, q)
     return attend(q, k, v, causal=causal, scale=scale)
 
 

@@ -3,12 +3,14 @@ pass. Here this process is the verifier's."""
 
 import json
 import multiprocessing
+import random
 import re
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +54,12 @@ GATED = {
 }
 TIMED = {
     "never_flushes": ("implausible", "flush", "the flush of L2 has another checksum"),
-    "stops_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0020 ms as reported"),
+    "never_flushes_for_the_clock": ("implausible", "flush", "the flush of L2 has another checksum"),
+    "stops_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
+    "waits_in_shorter_batches": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
+    "computes_nothing_for_the_clock": ("wrong", "max_error", "timed output: O is off by"),
+    "is_honest_to_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
+    "calls_its_time_the_flushs": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
     "right_when_it_is_checked": ("wrong", "max_error", "timed output: O is off by"),
     "begins_two_calls_at_once": ("cuda_error", None, "timing loop: CUDA error -1"),
     "sends_times_of_its_own": ("implausible", "forged_answer", "bytes for 2 calls"),
@@ -170,39 +177,119 @@ def test_copies_of_the_inputs_exceed_twice_the_cache(tmp_path: Path, monkeypatch
     asked: list[Any] = []
     memory = bytearray(2**20)
     isolation: Any = SimpleNamespace(memory=memory, call=lambda *arguments: asked.extend(arguments))
-    verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})
-    _, _, bound, words, *_ = asked
+    verifier.Stopwatch([isolation], PROBLEM, "cpu", {"a": case("in_one_buffer")})
+    _, _, _, bound, words, *_ = asked
     copies = bound - 1  # CUPTI sees another one
     size = 2 * (2 * 64 * 64 + 2 * 128 * 64)  # bytes of q, k and v
     assert copies * size >= 2 * fake_events.CACHE > (copies - 1) * size
     assert 4 * words == 2 * fake_events.CACHE
 
 
-@pytest.mark.parametrize(("late", "failure"), [(7, None), (8, "9.0000 ms each by the verifier's clock, 2.0000 ms as")])
-def test_a_busy_host_makes_no_time_implausible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int, failure: str | None
-) -> None:
-    """The fake process takes 2 ms a call, flush included; in the first `late` tries the longer batch takes 7 ms more
-    for each call that the shorter one lacks."""
+GAP = verifier.CLOCK_GAP
+"""On a GPU."""
+SPIN_MS, FLUSH_MS = 20.0, 0.1
+MANY = 40
+"""Runs of a simulated kernel."""
+
+
+@dataclass
+class Batches:
+    """A process on a simulated clock: a call takes the GPU `milliseconds` and the host `launch`, and a batch of so many
+    calls takes `more` milliseconds beside."""
+
+    now: list[float]
+    more: Callable[[int], float]
+    milliseconds: float = 0.0
+    launch: float = 0.0
+    queues: bool = True
+    """Whether its loop says so of batches that the host queues within the spin."""
+
+    def __post_init__(self) -> None:
+        self.channel, self.theirs = socket.socketpair()
+        self.memory, self.sent, self.arrived = bytearray(2**20), bytearray(), 0.0
+
+    def call(self, method: str, labels: Any, *_: Any) -> Any:
+        if method != "batch":
+            return None
+        calls, draws = len(labels), struct.iter_unpack("=IIII", self.theirs.recv(2**20))
+        assert sum(kept for *_, kept in draws) == 1, "an output of each batch that counts is compared"
+        host = calls * self.launch
+        self.now[0] += (max(SPIN_MS, host) + calls * (FLUSH_MS + self.milliseconds) + self.more(calls)) / 1e3
+        self.arrived = self.now[0]
+        self.now[0] += 1.0  # the output is read back
+        ahead = self.queues and host <= SPIN_MS
+        self.sent += struct.pack(f"={2 * calls + 1}fQ", *[1.0] * (2 * calls), ahead, 0)
+        return [[None, None]] * calls, [0] * calls
+
+
+@pytest.fixture
+def contradicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """In how many of MANY runs the verifier's clock contradicts a kernel that reports so many milliseconds a call.
+    `late`: what a host adds to any batch; `waits`: what the kernel adds to one of so many calls."""
+    now = [0.0]
     fake_events.take_the_place_of_a_gpu(monkeypatch, tmp_path)
-    (ours, theirs), now, batches, kept = socket.socketpair(), [0.0], [0], [False]
-
-    def call(method: str, labels: Any, *_: Any) -> Any:
-        if method == "batch":
-            calls = len(labels)
-            kept.extend(last for *_, last in struct.iter_unpack("=IIII", theirs.recv(16 * calls)))
-            isolation.sent += struct.pack(f"={2 * calls + 1}fQ", *[1.0] * (2 * calls + 1), 0)
-            batches[0] += 1
-            now[0] += 2e-3 * calls + (7e-3 * calls / 2 if batches[0] <= 2 * late and batches[0] % 2 == 0 else 0)
-            return [[None]] * calls, [0] * calls
-        return None
-
-    isolation: Any = SimpleNamespace(memory=bytearray(2**20), call=call, channel=ours, sent=bytearray(), kill=None)
+    monkeypatch.setattr(verifier, "CLOCK_GAP", GAP)
+    monkeypatch.setattr(verifier, "chance", random.Random(0))
     monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    with ours, theirs:
-        found = verifier.Stopwatch(isolation, PROBLEM, "cpu", {"a": case("in_one_buffer")})._late("a", 1.0)
-    assert not any(kept), "reading an output back takes as long as many calls"
-    assert found is None if failure is None else found and failure in found[2]
+
+    def count(
+        reported: float,
+        milliseconds: float,
+        *,
+        late: Callable[[], float] = lambda: 0.0,
+        waits: Callable[[int], float] = lambda calls: 0.0,
+        **more: Any,
+    ) -> int:
+        own: Any = Batches(now, lambda calls: late() + waits(calls), milliseconds, **more)
+        empty: Any = Batches(now, lambda calls: late())
+        with own.channel, own.theirs, empty.channel, empty.theirs:
+            watch = verifier.Stopwatch([own, empty], PROBLEM, "cpu", {"a": case("in_one_buffer")})
+            return sum(watch._late("a", reported) is not None for _ in range(MANY))
+
+    return count
+
+
+def busy() -> Callable[[], float]:
+    """By how many milliseconds a host that compiles beside is late: every other batch by more than 2, one of 80 by more
+    than 80."""
+    chance = random.Random(0)
+    return lambda: 2.0 * chance.paretovariate(1.0) if chance.random() < 0.5 else 0.2 * chance.random()
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [
+        {"launch": 0.05},
+        {"launch": 3.0},  # the host queues no batch of 32 within the spin
+        {"queues": False, "waits": lambda calls: 0.15 * calls},  # it waits for the GPU in each call
+    ],
+)
+def test_a_busy_host_makes_no_time_implausible(contradicted: Callable[..., int], honest: dict[str, Any]) -> None:
+    late = busy()
+    assert not any(contradicted(one, one, late=late, **honest) for one in (0.005, 0.1, 1.0, 5.0, 40.0))
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda calls: 0.0,
+        lambda calls: 200.0 / calls,  # in shorter batches more
+        lambda calls: max(0.0, 500.0 - calls),  # all batches last equally long
+        lambda calls: 3.0 * calls,
+        lambda calls: 100.0 * random.Random(calls).random(),
+    ],
+)
+def test_no_kernel_makes_its_time_plausible_by_waiting(
+    contradicted: Callable[..., int], waits: Callable[[int], float]
+) -> None:
+    for reported, milliseconds in ((0.001, 0.2), (0.7, 1.1), (20.0, 30.0)):
+        assert contradicted(reported, milliseconds, waits=waits) == MANY
+        assert contradicted(reported, milliseconds, waits=waits, late=busy()) >= 0.95 * MANY
+
+
+def test_a_launcher_that_pretends_to_be_slow_hides_a_quarter_of_a_millisecond(contradicted: Callable[..., int]) -> None:
+    assert contradicted(0.5, 1.0, queues=False) == MANY
+    assert contradicted(0.5, 0.8, queues=False) == 0
 
 
 def test_what_arrives_as_the_verifier_looks_away_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
