@@ -137,6 +137,7 @@ class Stopwatch(timing.CudaStopwatch):
         calls, seconds = 2 + int(30 / (1 + milliseconds)), defaultdict[tuple[str, int], list[float]](list)
         for _ in range(CLOCK_TRIES):
             for watch, one in (*[(self._empty, "empty")] * 5, (self, label)):
+                torch.zeros(1, device=self.device).item()  # the GPU changes from this process to that of any batch
                 begin = time.monotonic()
                 _, ahead = watch._batch([one] * calls, clock=True)
                 seconds[one, calls].append(watch.isolation.arrived - begin)
