@@ -16,7 +16,7 @@ def _flagship(name: str, ours: str, theirs: str, experiment: str = "hopper_grid"
 
 def _decode(name: str, ours: str, theirs: str) -> Promise:
     rivals = ("sdpa_cudnn", "sdpa_flash", "fa3")
-    return Promise(name, ours, theirs, "decode", technique="flagship_decode", ladder="decode", rivals=rivals)
+    return Promise(name, ours, theirs, "decode", ladder="decode", rivals=rivals)
 
 
 def _over_article(name: str) -> Promise:

@@ -56,6 +56,7 @@ THEMES: dict[str, dict[str, str]] = {
         "one_launch_join": "Parts joined by the last block",
         "kv_rings": "Rings of keys and values",
         "flagship_decode": "Decode flagship",
+        "short_fetches": "L2 fetches 128 bytes",
         "clusters": "Clusters",
         "blocks_per_sm": "Blocks per SM",
         "l2_policy": "L2 eviction policy",

@@ -99,4 +99,10 @@ TECHNIQUES = LADDER.rungs(
             *in_gluon(RING, SHARED_MEMORY),
         ),
     ),
+    Technique(
+        "short_fetches",
+        "a miss of K or V lets L2 fetch 128 bytes instead of 256: what a box has of a row",
+        builds_on=("flagship_decode",),
+        shows="encode_short_fetches(ring.k",
+    ),
 )
