@@ -6,11 +6,12 @@
 // for those before it. Under a mask blocks start together time and again, because the longest tiles come first and all
 // end at about the same time. Here most heads begin with their last keys, which are seen by the fewest queries, and go
 // up from their diagonals: each block comes to a tile of dQ a step or two after the block of the next keys, and adds
-// after it. The last heads still take the longest tiles first, to end together (ordered_tiles.cuh). Blocks that share a
-// tile of keys add their dK and dV in a fixed order, too. A warpgroup has two buffers of dQ, so that its next step ends
-// while the last one's sums are on their way, or wait for their turn. Fences are those of deterministic; around the
-// sums of dK and dV they are those of flagship, and a warp that adds there has acquired the counter that the part
-// before it raised.
+// after it. The last heads still take the longest tiles first, to end together (ordered_tiles.cuh).
+// Blocks that share a tile of keys add their dK and dV in a fixed order, too. A warpgroup has two buffers of dQ, so
+// that its next step ends while the last one's sums are on their way, or wait for their turn.
+// Fences are those of deterministic, but the one after ld.acquire is of global memory alone: consumers have fenced
+// shared memory, and a fence of both waits for all that the thread has sent to L2. Around the sums of dK and dV they
+// are those of flagship, and a warp has acquired the counter that the part before it raised.
 #include <attention_backward/attention_backward.cuh>
 #include <ptx/atom.cuh>
 #include <ptx/barrier.cuh>
