@@ -1,5 +1,6 @@
 // An order of tiles of keys, and one of the additions to a tile of dQ, in which blocks hardly wait for each other. A
-// block waits only for blocks that took smaller numbers from the counter.
+// block waits only for blocks that took smaller numbers from the counter: these have started, so that no kernel on
+// another stream can keep them out.
 #pragma once
 
 #include <attention_backward/parts.cuh>
