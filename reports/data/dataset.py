@@ -338,8 +338,12 @@ class Dataset:
     def experiment_of(self, technique: Technique) -> str:
         """That of the technique's ladder; where it has no timing that counts here, the first one that has."""
         own, first = techniques.experiment_of(technique), self.operator.ladders[0].experiment
-        timed = {row.experiment for row in self.of("timing", technique.name) if row.usable}
-        return next((name for name in (own, first, *self.experiments) if name in timed), own)
+        places = (own, first, *self.experiments)
+        return next((name for name in places if (technique.name, name) in self._timed), own)
+
+    @cached_property
+    def _timed(self) -> set[tuple[str, str]]:
+        return {(row.technique, row.experiment) for row in self.timings() if row.usable}
 
     def gates(self, technique: str, backend: str) -> list[Row]:
         """Gate rows of this checkout's twin."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from itertools import product
-from typing import Any
 
 from harness import operators
 from harness.catalog import sources, techniques, tiles
@@ -283,10 +282,8 @@ def compile_seconds(data: Dataset, row: Row) -> float | None:
     if row.compile_s is not None:
         return float(row.compile_s)
 
-    def program_at(one: Row) -> tuple[Any, ...]:
-        return one.technique, one.backend, one.problem, one.tile, one.source_sha256
-
-    same = [one for one in data.rows if one.compile_s is not None and program_at(one) == program_at(row)]
+    about = {name: row.columns[name] for name in ("technique", "backend", "problem", "tile", "source_sha256")}
+    same = [one for one in data.rows if about.items() <= one.columns.items() and one.compile_s is not None]
     return float(max(same, key=lambda one: str(one.time)).compile_s) if same else None
 
 

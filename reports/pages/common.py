@@ -7,6 +7,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -141,7 +142,7 @@ class Hole:
     reason: str | None
     cells: list[tuple[str, str, str]]
 
-    @property
+    @cached_property
     def kernels(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((backend, technique) for backend, technique, _ in self.cells))
 

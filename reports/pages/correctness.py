@@ -101,8 +101,9 @@ def failures(datasets: Sequence[Dataset]) -> list[Failure]:
     failed = [row for row in gates if row.status not in ("passed", "unsupported")]
     found = []
     by_cause = grouped(failed, lambda row: (row.technique, _language(row), _cause(row)))
+    current = grouped((row for row in gates if row.current), lambda row: (row.technique, row.backend))
     for (name, language, cause), rows in by_cause.items():
-        mine = (row for row in gates if row.current and (row.technique, row.backend) == (name, rows[0].backend))
+        mine = current.get((name, rows[0].backend), [])
         found.append(Failure(name, language, cause, rows, judged(mine) if cause == "earlier" else None))
     return sorted(found, key=lambda one: (list(CAUSES).index(one.cause), -len(one.rows)))
 

@@ -1,5 +1,6 @@
 """Pages that list: every technique with the matrix, its proofs, regressions, the data."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -204,13 +205,15 @@ def data_page(datasets: Sequence[Dataset]) -> dict[str, Any]:
     questions = COMMANDS | {name: experiments.question(name).replace("`", "") for name in experiments.full_names()}
     tables = []
     for data in datasets:
+        counts = Counter(row.experiment for row in data.newest)
+        holes = grouped(data.holes, lambda row: row.experiment)
         lines = [
             {
                 "name": name,
                 "question": questions.get(data.operator.experiment(asked)) or questions.get(asked, ""),
-                "rows": sum(row.experiment == name for row in data.newest),
+                "rows": counts[name],
                 "stem": downloads.stem_of(data, name),
-                "holes": group_holes(row for row in data.holes if row.experiment == name),
+                "holes": group_holes(holes.get(name, [])),
             }
             for name, asked in ((name, name.removesuffix(reading.SHARED_PTXAS)) for name in data.experiments)
         ]

@@ -211,8 +211,7 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
 
     def tried(technique: str, backend: str, problem: str, tile: str) -> Number:
         """Median TFLOPS at a tile, in the run of `tune` that tried it: on this checkout's kernel, else it says so."""
-        rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "tune"]
-        timed = [row for row in rows if row.samples_ms]
+        timed = [row for row in cells_of("tune", technique, backend, problem, tile) if row.samples_ms]
         current = [row for row in timed if row.current]
         if not timed:
             return Number(None, NOT_MEASURED)
@@ -221,19 +220,14 @@ def references(data: Dataset) -> dict[str, Callable[..., Number]]:
 
     def gate(technique: str, backend: str, problem: str, tile: str, *, earlier: bool = False) -> Number:
         """What gates said of this checkout's kernel or of earlier versions; its value: how many different things."""
-        rows = [row for row in cells_of(technique, backend, problem, tile) if row.kind == "gate"]
-        asked = [row for row in rows if row.current is not earlier]
+        asked = [row for row in cells_of("gate", technique, backend, problem, tile) if row.current is not earlier]
         said = {f"{row['status']} ({row['check']})" if row.check else row.status for row in asked}
         return Number(len(said) or None, " and ".join(sorted(said)) or NOT_MEASURED)
 
-    def cells_of(technique: str, backend: str, problem: str, tile: str) -> list[Row]:
-        """All rows of one kernel on one problem at one tile, the newest last."""
-        cell = rung(technique).name, backend, parse(problem).slug, Tile.parse(tile).slug
-        found = [
-            row
-            for row in data.newest
-            if (row.technique, row.backend) == cell[:2] and (row.problem, row.tile) == cell[2:]
-        ]
+    def cells_of(kind: str, technique: str, backend: str, problem: str, tile: str) -> list[Row]:
+        """Rows of one kernel on one problem at one tile, the newest last."""
+        where = parse(problem).slug, Tile.parse(tile).slug
+        found = [row for row in data.of(kind, rung(technique).name, backend) if (row.problem, row.tile) == where]
         return sorted(found, key=lambda row: row.time)
 
     def ncu(technique: str, problem: str, what: str, backend: str = "cuda", tile: str = "") -> Number:
