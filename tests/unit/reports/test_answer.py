@@ -19,7 +19,7 @@ from harness.rows.frame import table
 from harness.rows.reading import cell, slug, tflops
 from reports import build
 from reports.data.dataset import Dataset, Point, Ratio
-from reports.data.names import cell_title, score_title
+from reports.data.names import cell_title
 from reports.draw import figures
 from reports.facts import answer as facts
 from reports.facts import scores, steps
@@ -144,30 +144,22 @@ def test_the_order_of_ptxas_is_the_same_limit_wherever_a_wait_may_depend_on_valu
     assert links == [False, True, True]
 
 
-def test_a_grid_has_the_fastest_kernel_that_it_names_at_its_tiles() -> None:
-    """Whether a table of tiles has that tile or not."""
-    problem = synthetic.PROBLEMS[0]
-    about = {"experiment": index.GRID, "mode": "burst", "group": "grid"}
-    slow = synthetic.make("timing", "flagship", "triton", problem, Tile(64, 128, 1, 4), **about)
-    fast = synthetic.make("timing", "producer_consumer", "triton", problem, Tile(128, 64, 1, 8), **about)
-    rows = [synthetic.ENVIRONMENT, *(timed_at(row, speed) for row, speed in ((slow, 500), (fast, 600)))]
-    hashes = {(name, "triton"): synthetic.sha(name, "triton") for name in ("flagship", "producer_consumer")}
-    ((where, points),) = facts.over_problems(Dataset("NVIDIA H200", True, rows, hashes), index.GRID, index.SHOWN)
-    assert (where, points["triton"].row and points["triton"].row.technique) == (problem, "producer_consumer")
-    assert points["triton"].tflops == pytest.approx(600)
-    assert not points["cuda"].counts
-
-
-def test_a_grid_has_the_fastest_tile_whichever_is_the_newest_or_final() -> None:
+def test_a_grid_has_the_fastest_kernel_and_tile_whichever_is_the_newest_final_or_in_a_table() -> None:
     problem, about = synthetic.PROBLEMS[0], {"experiment": index.GRID, "mode": "burst", "group": "grid"}
-    rows = [synthetic.ENVIRONMENT]
-    for day, (width, speed) in enumerate(((64, 500.0), (128, 600.0), (256, 400.0)), 1):
-        row = synthetic.make("timing", "flagship", "gluon", problem, Tile(64, width, 1, 4), **about)
+    rows, hashes = [synthetic.ENVIRONMENT], {}
+    timed = [("gluon", "flagship", width, speed) for width, speed in ((64, 500.0), (128, 600.0), (256, 400.0))]
+    timed += [("triton", "flagship", 128, 500.0), ("triton", "producer_consumer", 64, 600.0)]
+    for day, (backend, name, width, speed) in enumerate(timed, 1):
+        row = synthetic.make("timing", name, backend, problem, Tile(64, width, 1, 4), **about)
         row |= {"time": f"2030-01-0{day}T00:00:00Z", **({"details": {"final": True}} if width == 256 else {})}
         rows.append(timed_at(row, speed))
-    data = Dataset("NVIDIA H200", True, rows, {("flagship", "gluon"): synthetic.sha("flagship", "gluon")})
-    ((_, points),) = facts.over_problems(data, index.GRID, index.SHOWN)
-    assert (points["gluon"].row.tile, points["gluon"].tflops) == ("64x128-s1-w4", pytest.approx(600))
+        hashes[name, backend] = synthetic.sha(name, backend)
+    ((where, points),) = facts.over_problems(Dataset("NVIDIA H200", True, rows, hashes), index.GRID, index.SHOWN)
+    found = {name: (point.row.technique, point.row.tile) for name, point in points.items() if point.row}
+    assert where == problem
+    assert found == {"gluon": ("flagship", "64x128-s1-w4"), "triton": ("producer_consumer", "64x64-s1-w4")}
+    assert [points[name].tflops for name in found] == pytest.approx([600] * 2)
+    assert not points["cuda"].counts
 
 
 def test_where_core_triton_leads_gluon_and_what_decodes_fastest_are_told_from_a_grid() -> None:
@@ -212,17 +204,6 @@ def test_a_library_has_the_speed_that_it_had_beside_the_fastest_bar() -> None:
     first, library = found.best("cuda"), found.bar("wgmma", "fa3")
     assert library.tflops == pytest.approx(790)
     assert found.share(library).value == pytest.approx(library.tflops / first.tflops)
-
-
-def test_what_one_gpu_lacks_is_found_on_the_page_of_another() -> None:
-    has, lacks = (
-        Dataset("NVIDIA H100", True, synthetic.rows(), synthetic.hashes()),
-        Dataset("NVIDIA H200", True, (), {}),
-    )
-    every, count = {"index.html": has, "h200.html": lacks}, len(has.problems(index.LADDER))
-    runs = {"every step": index.LADDER, "few queries": index.DECODE}
-    assert answers.elsewhere(lacks, every, runs) == {"every step": ("index.html", "H100", count)}
-    assert answers.elsewhere(has, every, runs) == {}
 
 
 def test_a_page_leads_to_the_problems_and_the_decoding_of_another_gpu(data: Dataset) -> None:
@@ -370,36 +351,41 @@ def test_a_share_is_the_mean_over_the_processes_that_timed_both(found: index.Ans
     assert ranked == sorted(ranked, reverse=True)
 
 
-def test_bars_are_as_long_as_their_shares_where_pairs_and_means_name_another_fastest() -> None:
-    """gluon's mean is below cuda's, but it is ahead in the processes that timed both."""
-    paired = {"cuda gluon": 0.99, "gluon cuda": 1 / 0.99, "triton cuda": 0.9, "triton gluon": 0.95}
-    names = {name: Point("measured", mean=mean) for name, mean in {"cuda": 800, "gluon": 799, "triton": 750}.items()}
-
-    def ratio(ours: Point, theirs: Point) -> Ratio | None:
-        pair = (next(name for name, point in names.items() if point is one) for one in (ours, theirs))
-        value = 1.0 if ours is theirs else paired[" ".join(pair)]
-        return Ratio(value, value, value, 3, linked=False)
-
-    data: Any = SimpleNamespace(ratio=ratio, beside=lambda point, _: point)
-    ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in names.items()])
-    assert [bar.backend for bar in ranked] == ["gluon", "cuda", "triton"]
-    assert [bar.length for bar in ranked] == pytest.approx([799, 0.99 * 799, 0.95 * 799])
-    assert [bar.tflops for bar in ranked] == [799, 800, 750], "the numbers are measured"
-
-
-def test_two_bars_that_met_have_the_order_of_their_processes() -> None:
-    """Over the anchor flex would be ahead of core Triton, beside which it is slower."""
-    points = {name: Point("measured", mean=mean) for name, mean in {"cuda": 800, "triton": 419, "flex": 418}.items()}
-    paired = {"triton cuda": 0.66, "flex cuda": 0.67, "triton flex": 1.003, "flex triton": 1 / 1.003}
+@pytest.mark.parametrize(
+    ("means", "paired", "linked", "lengths"),
+    [
+        # gluon's mean is below cuda's, but it is ahead in the processes that timed both; the numbers are measured
+        (
+            {"cuda": 800, "gluon": 799, "triton": 750},
+            {"cuda gluon": 0.99, "gluon cuda": 1 / 0.99, "triton cuda": 0.9, "triton gluon": 0.95},
+            "nobody",
+            {"gluon": 799, "cuda": 0.99 * 799, "triton": 0.95 * 799},
+        ),
+        # over the anchor flex would be ahead of core Triton, beside which it is slower
+        (
+            {"cuda": 800, "triton": 419, "flex": 418},
+            {"triton cuda": 0.66, "flex cuda": 0.67, "triton flex": 1.003, "flex triton": 1 / 1.003},
+            "cuda",
+            None,
+        ),
+    ],
+)
+def test_bars_have_the_order_and_the_length_of_their_pairs(
+    means: dict[str, float], paired: dict[str, float], linked: str, lengths: dict[str, float] | None
+) -> None:
+    points = {name: Point("measured", mean=mean) for name, mean in means.items()}
 
     def ratio(ours: Point, theirs: Point) -> Ratio | None:
         pair = " ".join(next(name for name, point in points.items() if point is one) for one in (ours, theirs))
         value = 1.0 if ours is theirs else paired.get(pair, 1.5)
-        return Ratio(value, value, value, 1, linked="cuda" in pair)
+        return Ratio(value, value, value, 1, linked=linked in pair)
 
     data: Any = SimpleNamespace(ratio=ratio, beside=lambda point, _: point)
     ranked = facts._ranked(data, [facts.Bar("wgmma", name, point, name) for name, point in points.items()])
-    assert [bar.backend for bar in ranked] == ["cuda", "triton", "flex"]
+    assert [bar.backend for bar in ranked] == list(lengths or means)
+    assert {bar.backend: bar.tflops for bar in ranked} == means
+    if lengths:
+        assert [bar.length for bar in ranked] == pytest.approx([*lengths.values()])
 
 
 def test_what_was_never_timed_together_is_told_with_a_tilde() -> None:
@@ -553,22 +539,6 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert not cost(dataset(made), problem, technique).dropped
 
 
-@pytest.mark.parametrize(
-    ("mma", "label", "is_open"), [("wgmma", "core Triton", 0), ("mma_sync", "Triton, mma.sync", 1)]
-)
-def test_core_triton_is_held_to_mma_sync_where_its_row_says_so(mma: str, label: str, is_open: int) -> None:
-    """The series `triton` of the hopper ladder multiplies by wgmma, that of the others does not."""
-    problem, technique = synthetic.PROBLEMS[0], techniques.get("attention/wgmma")
-    tile = techniques.reference_tile(technique, 128)
-    row = synthetic.make("timing", "wgmma", "triton", problem, tile, experiment="hopper", mode="burst", group="a")
-    drawn = figures.step(
-        dataset([synthetic.ENVIRONMENT, row | {"mma": mma, "samples_ms": [0.5] * 20}]), [problem], technique
-    )
-    assert drawn
-    assert f">{label}</text>" in drawn
-    assert drawn.count("fill: var(--paper); stroke: var(--triton)") == is_open
-
-
 def test_no_step_is_told_across_instructions() -> None:
     problem = synthetic.PROBLEMS[0]
     made: list[Row] = [synthetic.ENVIRONMENT]
@@ -687,32 +657,3 @@ def test_a_headline_cell_of_one_run_is_there_without_a_verdict() -> None:
     assert list(found) == [
         *("CUDA over flash-attn 2; CUDA over cuDNN", "Triton over CUDA", "core Triton over FlexAttention"),
     ]
-
-
-def test_the_sparklines_have_their_numbers_as_files(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [[{"mode": "interleaved", "run": day} for _ in range(2)] for day in (1, 2)]
-    runs[1][0]["process"] = "the other"
-    moments = [scores.Moment(rows, "2030-01-01", 0.9, "a", current=True) for rows in runs]
-    problem = synthetic.PROBLEMS[0]
-    line = scores.Line("scalar", "cuda", problem, "64x64", moments, compare.Verdict("a case", compare.SAME))
-    sections = {title: [line] for title in ("One", "Another with the same cell")}
-    monkeypatch.setattr(scores, "sections", lambda *_: sections)
-    page = overview.regressions(data)
-    (download,) = page["files"]
-    (_, csv), (_, jsonl) = download.files()
-    assert [one.rpartition(",")[2] for one in csv.splitlines()] == ["verdict", "", "SAME"]
-    assert all(f"scalar,cuda,{problem.slug},64x64,interleaved," in one for one in csv.splitlines()[1:])
-    assert len(jsonl.splitlines()) == 3  # equal rows are one line
-    assert f'href="data/{download.name}.csv"' in rendered("regressions.html", page)
-
-
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("cuda_over_fa2", "CUDA over flash-attn 2"),
-        ("triton_native_over_flex", "core Triton over FlexAttention"),
-        ("seed_5090_over_article", "CUDA (5090 article) over the article’s own code"),
-    ],
-)
-def test_a_ratio_of_the_scorecard_has_a_title(name: str, title: str) -> None:
-    assert score_title(name) == title

@@ -18,14 +18,13 @@ from harness import operators
 from harness.catalog import experiments as catalog
 from harness.catalog import techniques, tiles
 from harness.catalog.entries import Tile
-from harness.catalog.techniques import TECHNIQUES
 from harness.operators.attention.problem import Problem
 from harness.rows import reading
 from harness.setup import script
 from reports import build
 from reports.data.dataset import Dataset, Point
 from reports.data.loading import load
-from reports.draw import banks, figures
+from reports.draw import banks
 from reports.facts import counters, tuning
 from reports.pages import downloads, prose
 from reports.pages.attention import GRID as GRID_SCORE
@@ -146,17 +145,6 @@ def test_the_site_has_its_kinds_of_pages(pages: dict[str, str]) -> None:
     assert {*script.PAGES.values()} <= set(pages), "an experiment's script names a page"
 
 
-def test_the_scorecard_says_of_each_ratio_how_certain_it_is(pages: dict[str, str]) -> None:
-    text = " ".join(pages["data.html"].split())
-    assert "<th>95% interval</th>" in text
-    entry, cell = (
-        '<td class="small" data-label="95% interval">none: 1 process</td>',
-        '<span class="small">none: 1 process',
-    )
-    assert entry in text
-    assert cell in text
-
-
 @pytest.fixture(scope="module")
 def parsed(pages: dict[str, str]) -> dict[str, Page]:
     return {name: Page(text) for name, text in pages.items()}
@@ -178,12 +166,6 @@ def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str],
         assert not re.search(r"url\((?!#)|@import", text), name
 
 
-def test_every_heading_of_a_section_links_to_itself(pages: dict[str, str]) -> None:
-    """That the links resolve is tested with all others."""
-    for name, text in pages.items():
-        assert text.count("<h2") <= text.count('<a class="anchor"'), name
-
-
 def test_every_file_of_data_is_linked(site: Path, parsed: dict[str, Page]) -> None:
     links = {((site / name).parent / link).resolve() for name, page in parsed.items() for link in page.links if link}
     files = [path.resolve() for path in (site / "data").iterdir()]
@@ -191,20 +173,10 @@ def test_every_file_of_data_is_linked(site: Path, parsed: dict[str, Page]) -> No
     assert [path.name for path in files if path not in links] == []
 
 
-@pytest.mark.parametrize("page", ["techniques.html", "data.html", "evidence/correctness.html"])
-def test_long_tables_can_be_sorted(pages: dict[str, str], page: str) -> None:
-    assert '<table class="sort' in pages[page]
-
-
 def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None:
     assert LINKED.format("cuDNN") in pages["technique/register_softmax.html"]
     assert "(~1.7" in pages["technique/register_softmax.html"]
     assert LINKED.format("cuDNN") not in pages["technique/xor_swizzle.html"]
-
-
-def test_one_mark_says_on_every_page_that_two_kernels_were_never_timed_together(pages: dict[str, str]) -> None:
-    assert re.search(r"<abbr title=\"never timed together[^>]*>~</abbr>1\.\d\d×", pages["techniques.html"])
-    assert "~ marks a ratio" in pages["guide/judging.html"]
 
 
 def test_the_files_of_an_experiment_have_what_counts(site: Path, data: Dataset) -> None:
@@ -395,12 +367,6 @@ def test_the_richest_dataset_leads(tmp_path: Path) -> None:
 # Figures
 
 
-def test_equal_rows_give_equal_bytes(data: Dataset) -> None:
-    problem = synthetic.PROBLEMS[1]
-    drawn = [figures.step(data, [problem], techniques.get("attention/xor_swizzle")) for _ in range(2)]
-    assert drawn[0] == drawn[1]
-
-
 @pytest.mark.xdist_group("recorded")
 def test_readme_figures_are_the_recorded_rows(
     tmp_path: Path, recorded_data: dict[str, Sequence[Dataset]], monkeypatch: pytest.MonkeyPatch
@@ -548,16 +514,6 @@ def test_the_best_tile_is_the_committed_one() -> None:
     assert best(None).reason == "not measured"
 
 
-def test_the_table_of_the_gpu_says_which_tile_is_the_best(tmp_path: Path, recorded: Path) -> None:
-    selections = [tiles.Selection(*cell, tile, 6, "a-tune") for cell, tile in synthetic.CHOSEN.items()]
-    tiles.update(tmp_path / "h200.toml", selections)
-    (data,) = load(recorded, (), synthetic.hashes(), tmp_path)
-    assert data.chosen == synthetic.CHOSEN
-    assert data.tried == dict.fromkeys(synthetic.CHOSEN, 6)
-    (without,) = load(recorded, (), synthetic.hashes(), tmp_path / "none")
-    assert without.chosen == {}
-
-
 def test_a_tile_that_the_table_of_the_gpu_lacks_is_that_of_the_h200(tmp_path: Path) -> None:
     (name, backend, cell), tile = next(iter(synthetic.CHOSEN.items()))
     chosen = tiles.Selection(name, backend, cell, tile, 6, "a-tune")
@@ -582,15 +538,6 @@ def test_no_page_that_a_reader_is_led_to_has_a_cell_without_an_answer(pages: dic
             assert "recorded yet" not in text.partition("<script")[0], name
 
 
-def test_the_guide_prints_what_a_run_printed(pages: dict[str, str]) -> None:
-    text = pages["guide/cpu.html"]
-    assert "nobody can go on" in text
-    assert "git apply tests/planted/ring_wrong_phase_at_empty.patch" in text
-    assert "cpu.html" in pages["guide/reading.html"]
-    for name in ("cpu", "training"):
-        assert "&lt;pre" not in pages[f"guide/{name}.html"]
-
-
 # Notes
 
 
@@ -612,12 +559,6 @@ def test_a_language_that_a_note_predicts_for_has_an_outcome() -> None:
         _, *parts = re.split(r"^### \w+\n", path.read_text(), flags=re.MULTILINE)
         predicted, told = (set(re.findall(r"CUDA|Gluon|Triton", part)) for part in parts[:2])
         assert predicted <= told, f"{path.name} predicts for {predicted - told}, and has no outcome there"
-
-
-def test_every_note_renders(data: Dataset) -> None:
-    for technique in TECHNIQUES:
-        text = prose.render(technique.name, data, prose.Claims()) or "TFLOPS"
-        assert "TFLOPS" in text or "not measured" in text
 
 
 def test_a_note_tells_tiles_gates_and_counters() -> None:

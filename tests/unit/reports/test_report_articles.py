@@ -10,7 +10,6 @@ from harness.catalog import experiments
 from harness.rows import reading, results
 from reports.data.dataset import Dataset
 from reports.pages.attention import articles as article_pages
-from reports.pages.attention import heads
 from reports.pages.common import Rows
 from tests.support import synthetic_articles
 from tests.support import synthetic_rows as synthetic
@@ -80,14 +79,6 @@ def test_gains_here_are_over_the_step_before_and_over_the_one_that_the_article_c
     assert both.printed_gain == pytest.approx(165 / 29.5)
 
 
-def test_a_step_is_at_its_own_tile() -> None:
-    article = experiments.article("seed_raw_ptx")
-    lines = article_pages.steps(dataset(synthetic_articles.rows(article.name)), article)
-    for line in lines:
-        for measured in line.here.values():
-            assert measured.point.row["tile"] == line.step.tile.to_dict()
-
-
 def test_the_best_rung_and_its_ratios() -> None:
     article = experiments.article("seed_raw_ptx")
     rows = synthetic_articles.rows(article.name)
@@ -145,12 +136,6 @@ def test_the_heads_are_drawn_on_their_articles_page_alone(monkeypatch: pytest.Mo
 
 def test_heads_that_are_not_computed_say_so() -> None:
     assert "Not computed yet" in html("seed_rtx5080", dataset(synthetic_articles.rows("seed_rtx5080")))
-
-
-def test_pictures_of_equal_rows_are_equal() -> None:
-    row = synthetic_articles.heads()
-    for draw in (heads.attention, heads.error_by_position, heads.error_by_head):
-        assert draw(row) == draw(synthetic_articles.heads())
 
 
 def test_an_article_is_shown_of_the_gpu_that_timed_it() -> None:

@@ -245,17 +245,3 @@ def test_the_order_of_a_main_loop_is_of_the_kernel_that_was_timed() -> None:
     shared = {**bundled, **gated(bundled, "8 wgmma, wait 1"), "assembler": "shared"}
     both = facts.orders(dataset([*ROWS, bundled, shared]), one, term)
     assert [order for _, order in both] == ["8 wgmma, wait 0", "8 wgmma, wait 1"]
-
-
-@pytest.mark.parametrize(
-    ("number", "told"),
-    [
-        ("-0.0%", "0.0%"),
-        ("+0%", "0%"),
-        ("-0.04%", "−0.04%"),
-        ("+0.5% (-0.0 to 1.0)", "+0.5% (0.0 to 1.0)"),
-        ("-10.0%", "−10.0%"),
-    ],
-)
-def test_a_number_has_a_sign_that_can_be_read_and_zero_has_none(number: str, told: str) -> None:
-    assert facts.minus(number) == told

@@ -57,14 +57,6 @@ def test_a_heading_counts_no_gain_of_the_parents_program() -> None:
     assert page.gained({"triton": [step]}, [FULL]) == ""
 
 
-def test_a_heading_names_its_problem_where_the_table_is_of_more() -> None:
-    data, which = dataset(synthetic.rows()), techniques.get("attention/xor_swizzle")
-    step = steps.one_step(data, FULL, which, "cuda")
-    every = gains(data, "ladder", which)
-    assert page.gained({"cuda": [step]}, [FULL], every).endswith(" in CUDA, head_dim 128, full")
-    assert page.gained({"cuda": [step]}, [FULL]).endswith(" in CUDA")
-
-
 def test_a_technique_that_only_another_gpu_timed_is_shown_as_that_one_has_it() -> None:
     name = "large_tile"
     timed = dataset(synthetic.rows(), "NVIDIA H100")
@@ -72,10 +64,6 @@ def test_a_technique_that_only_another_gpu_timed_is_shown_as_that_one_has_it() -
     rows = common.Rows(without, [without, timed], {}, prose.Claims())
     assert (rows.of_technique(name), rows.of_technique("xor_swizzle")) == (timed, without)
     assert rows.of_technique("wgmma") is without, "nobody timed it"
-
-
-def test_the_ends_of_a_range_are_numbers_in_order() -> None:
-    assert common.between([12.0, 9.5, 10.0]) == "9.50 to 12.00"
 
 
 def test_gains_at_the_best_tiles_are_of_as_many_problems() -> None:
