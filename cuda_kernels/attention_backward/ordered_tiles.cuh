@@ -9,6 +9,7 @@
 struct OrderedParams {
   PartParams parts;
   int climbing;  // the heads of K and V that begin with their last keys: the first ones of all batches
+  int mirrored;  // where heads share K and V, the tiles of keys that go down, the last of them first
 };
 
 // Heads of K and V in a section, without a mask. With fewer, more blocks of a head wait for each other at its start.
@@ -21,13 +22,16 @@ inline Error plan(OrderedParams& params) {
   PersistentParams& persistent = params.parts.persistent;
   const AttentionBackwardArgs& args = persistent.tma.args;
   params.parts.stores = first_may_store(args);
-  params.climbing = 0;
+  params.climbing = params.mirrored = 0;
   int multiprocessors;
   if (const Error error = multiprocessor_count(multiprocessors)) return error;
   if (CAUSAL) {
     const int pairs = 2 * multiprocessors / persistent.key_tiles, heads = args.heads_kv * args.batch;
     if (persistent.section > pairs) persistent.section = pairs > 1 ? pairs : 1;
-    if (args.heads == args.heads_kv && params.parts.shares.shared == 0 && heads >= 2 * persistent.section)
+    if (params.parts.shares.shared > 0) return Error{};
+    if (args.heads > args.heads_kv)
+      params.mirrored = persistent.key_tiles / 2;  // as PartTiles has it
+    else if (heads >= 2 * persistent.section)
       params.climbing = (heads / persistent.section - 1) * persistent.section;
   } else {
     const int fill = multiprocessors / persistent.key_tiles;
@@ -40,30 +44,35 @@ DEVICE bool climbs(const OrderedParams& params, const PartTile& work) {
   return CAUSAL && work.batch * params.parts.persistent.tma.args.heads_kv + work.head_kv < params.climbing;
 }
 
-// Number `number` of all. Heads that climb begin with their last keys, which the fewest queries see.
+// How many of the head's tiles of keys come in reverse, before the others.
+DEVICE int reversed(const OrderedParams& params, const PartTile& work) {
+  return climbs(params, work) ? params.parts.persistent.key_tiles : params.mirrored;
+}
+
+// Number `number` of all.
 DEVICE PartTile ordered_tile(const OrderedParams& params, int number) {
   PartTile work = PartTile::of(params.parts, number);
-  if (!work.is_none() && climbs(params, work))
-    work.kv_start = (params.parts.persistent.key_tiles - 1) * BLOCK_N - work.kv_start;
+  const int last = (reversed(params, work) - 1) * BLOCK_N;
+  if (!work.is_none() && work.kv_start <= last) work.kv_start = last - work.kv_start;
   return work;
 }
 
 // In a head that climbs, tiles go up from their diagonals: blocks that start together add to different tiles of dQ, and
 // each comes to a tile one step or two after the block of the next keys. Other tiles go down from the last queries, but
-// for short ones of heads that share K and V: there all query heads have a step at each tile, and waits are short.
+// for short ones of heads that share K and V, which follow long ones. All of these are at the same queries. The longest
+// of the long ones are the last to add, end last, and are followed by the shortest ones, which add last again.
 struct OrderedTiles : PartTiles {
   DEVICE OrderedTiles(const OrderedParams& params, const PartTile& work) : PartTiles(params.parts, work) {
-    const AttentionBackwardArgs& args = params.parts.persistent.tma.args;
-    const bool is_short = ascends && work.part < 0 && args.heads > args.heads_kv;
-    const bool up = is_short || climbs(params, work);
+    const bool up = climbs(params, work) || (params.mirrored > 0 && ascends);
     if (up != ascends) ascends = up, tile = first + end - 1 - tile;
   }
 };
 
 // How many blocks add to a tile of queries before this one.
 DEVICE uint32_t adders_before(const OrderedParams& params, const PartTile& work, int tile) {
-  const uint32_t key_tile = work.kv_start / BLOCK_N;
-  return climbs(params, work) ? adders(params.parts.persistent.tma.args, tile) - 1 - key_tile : key_tile;
+  const int key_tile = work.kv_start / BLOCK_N, first = reversed(params, work);
+  const int all = adders(params.parts.persistent.tma.args, tile);
+  return key_tile < first ? (all < first ? all : first) - 1 - key_tile : key_tile;
 }
 
 // A warp returns once the parts before this one are added to the sums of its rows.

@@ -147,14 +147,20 @@ TABLE: edits.Table = {
     ("ordered_halves", "ordered_tiles.cuh"): [
         (
             "heads_that_climb_add_by_their_keys",
-            "climbs(params, work) ? adders(params.parts.persistent.tma.args, tile) - 1 - key_tile : key_tile;",
+            "key_tile < first ? (all < first ? all : first) - 1 - key_tile : key_tile;",
             "key_tile;",
             "deadlock",
             CLIMBING,
         ),
     ],
     ("ordered_halves", None): [
-        ("no_turns", "            while (added != before) added = ld_acquire(own);\n", "", "max_error", CLIMBING),
+        (
+            "turns_of_two_buffers_not_taken_back",
+            "red_release_inc(own, last);",
+            "red_release_inc(own, last + 1);",
+            "workspace_not_zero",
+            CLIMBING,
+        ),
         ("turn_before_the_copy", "            cp_async_bulk_wait_group<0>();\n", "", "copy_in_flight", CLIMBING),
     ],
     ("flagship", None): [
