@@ -181,7 +181,6 @@ def test_inspect_takes_a_tile_and_writes_nothing(monkeypatch: pytest.MonkeyPatch
     slug = "128x128-s2-w8-fused_switch1"
     said = invoke("inspect", "attention/flagship", "--backend", "cuda", "--arch", "sm_90a", "--tile", slug)[1]
     assert ("compiling 1 kernel;" in said, tiles, list(tmp_path.iterdir())) == (True, [slug], [])
-    assert "tile: got '128', expected a slug such as" in invoke("inspect", "attention/scalar", "--tile", "128")[1]
 
 
 def test_check_runs_what_was_asked_for_and_fails_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,12 +278,10 @@ def test_correctness_on_a_cpu_is_what_it_names_for_a_cpu(ran: Ran) -> None:
     assert max(problem.flops for problem in experiment.problems) < 1e8
 
 
-def test_bench_takes_every_distribution_and_names_its_options(ran: Ran) -> None:
+def test_bench_takes_every_distribution(ran: Ran) -> None:
     assert invoke("bench", "attention/scalar", "--peer", "sdpa_math")[0] == 0
     ((experiment, _),) = ran
     assert (experiment.distributions, experiment.peers) == (tuple(DISTRIBUTIONS), ("sdpa_math",))
-    code, output = invoke("bench", "attention/scalar", "--peer", "fa5")
-    assert (code, "--peer: got 'fa5'" in output) == (2, True)
 
 
 def test_compare_passes_the_verdict_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,8 +320,6 @@ def test_history_of_one_cell_is_csv_and_of_several_a_question(tmp_path: Path, mo
     assert re.search(r"expected one cell of these \d+: cuda ", " ".join(output.split()))
     monkeypatch.setattr("harness.cli.comparing.FEW", 1)
     assert "; ..." in invoke("history", "cuda", "--csv")[1]
-    assert invoke("history", "no_such_kernel")[0] == 2
-    assert invoke("history", "cuda", "--experiment", "no_such")[0] == 2
 
 
 @pytest.mark.parametrize(("status", "exit_code"), [("passed", 0), ("not_converged", 0), ("crashed", 1)])
@@ -936,7 +931,6 @@ def test_on_all_gpus_the_ordinary_command_runs_for_each_problem(
         assert "no table is written" not in said
         work, (path, *_) = asked.pop()
         assert (work.arguments, path) == (("-m", "harness", *words), file)
-    assert "--gpus: got 'many', expected all or a number" in invoke("run", "attention/ladder", "--gpus", "many")[1]
     code, said = invoke("run", "attention/correctness", "--on", "cpu", "--cluster", "auto")
     assert (code, "--on cpu: got it with --cluster, but" in " ".join(said.split())) == (2, True)
 
@@ -995,13 +989,9 @@ def test_bench_takes_a_tile_and_several_problems(ran: Ran) -> None:
     assert {case.problem.slug for case in asked} == set(slugs)
     assert {case.tile.slug for case in asked if case.tile} == {"128x64-s1-w8"}
     assert {case.tile for case in asked if case.backend == "sdpa_flash"} == {None}
-    assert invoke("bench", "attention/xor_swizzle", "--tile", "128")[0] == 2
 
 
-def test_inspect_on_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, said = invoke("inspect", "attention/scalar", "--on", "gpu")
-    assert (code, said) == (2, "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n")
+def test_inspect_on_a_gpu_compiles_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     archs = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("harness.build.gpu_arch", lambda: "sm_80")

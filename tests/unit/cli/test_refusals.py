@@ -277,21 +277,20 @@ def test_an_option_that_would_do_nothing_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.jsonl", "mine.py"]
 
 
-@pytest.mark.parametrize("gpus", ["2", "3"])
-def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch, gpus: str) -> None:
+def test_more_gpus_than_the_host_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray takes any number for what the host has."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    code, said = invoke("tune", "attention/scalar", "--gpus", gpus)
+    code, said = invoke("tune", "attention/scalar", "--gpus", "2")
     assert code == 2
-    assert f"--gpus: got {gpus}, expected all or a number up to 1" in " ".join(said.replace("│", " ").split())
+    assert "--gpus: got 2, expected all or a number up to 1" in " ".join(said.replace("│", " ").split())
 
 
 def test_a_gpu_asked_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for arguments in (("check", "--on", "gpu"), ("run", "attention/ladder", "--on", "gpu")):
+    for words in ("check", "run attention/ladder", "inspect attention/scalar"):
         missing = "--on: got gpu, but torch sees none; `twinkernels doctor` says what is missing\n"
-        assert invoke(*arguments) == (2, missing)
+        assert invoke(*words.split(), "--on", "gpu") == (2, missing)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ AND_ANOTHER = OUT_OF_BOUNDS.replace(HEAD, HEAD + RECORD * sanitizer.KEPT)
 
 @pytest.mark.slow
 @pytest.mark.skipif(doctor.nvcc() is None, reason="no nvcc here")
-@pytest.mark.parametrize(("technique", "stores"), [("tma_store", True), ("wgmma", False)])
+@pytest.mark.parametrize(("technique", "stores"), [("tma_store", True), ("scalar", False)])
 def test_stores_by_tma_are_read_in_the_machine_code(technique: str, stores: bool) -> None:
     case, *_ = sanitizer.cases([f"attention/{technique}"], ["cuda"])
     assert sanitizer.stores_by_tma(case, "sm_90a") is stores
