@@ -6,13 +6,8 @@ and storage orders alternate, so that each pair of them meets every head dimensi
 heads that a persistent block of an H200 takes several tiles.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from itertools import product
 

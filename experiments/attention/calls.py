@@ -5,13 +5,8 @@ those of users: one batch, heads that share keys, lengths that no tile divides, 
 in parts, a long one. In bf16, which both libraries take.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from dataclasses import replace
 

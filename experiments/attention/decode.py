@@ -3,13 +3,8 @@
 One, 4 and 16 queries over 1k to 64k keys, in 1 to 64 batches, with 32 query heads on 8 or on 32 heads of K and V.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from itertools import product
 

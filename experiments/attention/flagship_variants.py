@@ -9,13 +9,8 @@ earlier rung, persistent, also at a tile of 128 rows at head_dim 128: the shorte
 what lies between two tiles.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog import techniques
 from harness.catalog.entries import Experiment

@@ -6,13 +6,8 @@ leave more to gain. The number of tokens and the model width stay the same (batc
 2048).
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.ladders.hopper import TECHNIQUES

@@ -4,13 +4,8 @@ Multicast and its parent run in CUDA and in Gluon, at one tile. Gluon can expres
 kernels are launched from cubins, each beside its parent compiled by the same Triton.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem

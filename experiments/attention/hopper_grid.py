@@ -9,13 +9,8 @@ itself may be faster with fewer registers a thread: at head_dim 128 over long se
 and in short causal sequences the flagship with fewer keys, or tma_store.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem

@@ -8,13 +8,8 @@ on the FMA pipe. cuBLAS multiplies in the same run. Rates are per clock of the m
 themselves.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention import roofs

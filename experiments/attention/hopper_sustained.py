@@ -4,13 +4,8 @@ The long sequences of hopper_grid, with each kernel launched without pause until
 watts of a GPU under load. Each kernel takes seconds: the flagship has its best tile alone, each problem one group.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem

@@ -6,13 +6,8 @@ that it chose with that version. Kernels of other Tritons are launched from cubi
 is too (gluon@3.6.0), which separates the effect of the launch from that of the compiler.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem

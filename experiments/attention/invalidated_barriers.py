@@ -5,13 +5,8 @@ Triton, with two and with more stages, runs the same kernel with mbarrier.inval 
 one that Triton 3.9 compiles.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention.problem import Problem

@@ -5,13 +5,8 @@ its reference tile and at the tile tuned for it, on long self-attention that fil
 that most models use, with and without a causal mask. The libraries show how fast attention can be.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES, TECHNIQUES

@@ -4,13 +4,8 @@ FlashAttention-2 is the mma.sync kernel that most people have. The last rungs of
 it (as SDPA flash) and against cuDNN at short, middle and long sequences: 16384 tokens, 2048 columns of heads.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from itertools import product
 

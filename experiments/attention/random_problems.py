@@ -6,13 +6,8 @@ sequence. One of five is run again with up to 16 queries, there by decode's flag
 have scores of -inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from dataclasses import replace
 from functools import partial

@@ -4,13 +4,8 @@ The article has bf16, no mask, head_dim 128, 8 heads, 4096 queries and 8192 keys
 that it links to uses a different one in nearly every step. Here a change of the tile is a step of its own.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step

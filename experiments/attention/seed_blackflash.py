@@ -4,13 +4,8 @@ The article describes a kernel for an RTX 5060 Laptop: bf16, no mask, four shape
 one producer warp and eight consumer warps. It names its steps but gives a number only for the last.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step

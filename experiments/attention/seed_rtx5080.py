@@ -5,13 +5,8 @@ and 2048 tokens. For four more shapes it gives the last kernel's number. Its own
 show where the kernel attends.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
 from harness.operators.attention.articles import Article, Shape, Step

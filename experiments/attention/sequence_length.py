@@ -4,13 +4,8 @@ The number of tokens and the model width stay the same (batch * seq = 16384, hea
 sequence means more work per query and fewer, longer rows of blocks. Four rungs and the libraries are timed.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem

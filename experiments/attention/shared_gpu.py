@@ -4,13 +4,8 @@ The GPU then stops a kernel in its middle, lets another process work, and goes o
 wrong afterwards. The problems take longer than the slice of time that a process gets.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention.problem import Problem

@@ -8,13 +8,8 @@ lack. The kernel of TLX is launched from a cubin, which twinkernels build makes.
 PTX as nvcc's ptxas assembles it.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention import gap as ledger

@@ -5,13 +5,8 @@ whose own warps add dQ, `overlapped`, and the rungs behind it. Two more are `ove
 timed in one group, at the tile of the ladder, with core Triton's kernels at the tile tuned for them.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward import prices

@@ -5,13 +5,8 @@ it, at both head sizes, full and causal. cuDNN and FlashAttention-2 show how fas
 inputs from three distributions; the experiment correctness has all six.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.attention_backward.ladders import hopper

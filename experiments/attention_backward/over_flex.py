@@ -5,13 +5,8 @@ full and causal. loads_first, and the flagship with head_dim 64, have tiles of w
 FlexAttention is compiled for each problem anew, and tries its tiles.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment, Tile
 from harness.operators.attention_backward.problem import Problem

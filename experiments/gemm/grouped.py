@@ -10,13 +10,8 @@ DeepGEMM's groups begin at multiples of 128 rows: its row says so. The gate draw
 experiment grouped_correctness has all six.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import GROUPED as LIBRARIES

@@ -5,13 +5,8 @@ few rows, in one k is a single step. Nothing is timed. Without a GPU the CUDA tw
 twin in Triton's interpreter.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.catalog.techniques import SERIES

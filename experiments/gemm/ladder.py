@@ -7,13 +7,8 @@ also take a square that leaves most of it empty; each runs with the rungs that i
 product can be. The gate draws inputs from three distributions; the experiment correctness has all six.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.ladders import ampere, hopper

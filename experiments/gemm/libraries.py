@@ -5,13 +5,8 @@ square and on a layer of a language model. A library that is not installed, or d
 why.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import PEERS

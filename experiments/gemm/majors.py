@@ -5,13 +5,8 @@ against cuBLAS with the same order; its parent runs where k is contiguous in bot
 the same in every order. The gate draws inputs from three distributions; majors_correctness has all six.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from dataclasses import replace
 

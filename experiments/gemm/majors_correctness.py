@@ -4,13 +4,8 @@ In every dtype, where no tile divides it, and in one step of k. Nothing is timed
 thread by thread and the Triton twin in Triton's interpreter.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from dataclasses import replace
 

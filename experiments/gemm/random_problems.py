@@ -4,13 +4,8 @@ They are drawn at random, always the same ones: any number of rows, columns and 
 number format and epilogue, C in either dtype, and NaN behind every row. Every kernel is checked and none is timed.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from collections.abc import Callable, Sequence
 

@@ -4,13 +4,8 @@ The shapes of grid that keep a GPU busy for longest, run with each kernel launch
 is stable. That takes seconds a kernel, so each problem is one group: several would time the libraries again.
 """
 
-import sys
-
 if __name__ == "__main__":
-    sys.path[0] += "/../.."  # import from this checkout
-    from harness.setup.script import become
-
-    become("run")
+    import _script  # noqa: F401
 
 from harness.catalog.entries import Experiment
 from harness.operators.gemm.libraries import CUBLAS

@@ -22,8 +22,7 @@ def _files(of: tuple[str, ...]) -> Mapping[str, Path]:
     found = [
         (operator, path)
         for operator in of
-        for path in sorted((operators.root(operator) / "experiments" / operator).glob("*.py"))
-        if path.stem != "__init__"
+        for path in sorted((operators.root(operator) / "experiments" / operator).glob("[!_]*.py"))
     ]
     named: dict[str, Path] = {}
     for operator, path in found:

@@ -158,7 +158,7 @@ ROOMS = {
         ),
         OPERATORS,
     ),
-    "experiments": Row(("experiments",), ("harness.catalog", "harness.operators", "harness.setup.script")),
+    "experiments": Row(("experiments",), ("_script", "harness.catalog", "harness.operators", "harness.setup.script")),
     "reports.data": Row(("reports/data",), ("reports.data", *BELOW_REPORTS, "pandas", "numpy")),
     "reports.facts": Row(("reports/facts",), ("reports.facts", "reports.data", *BELOW_REPORTS, "pandas", "numpy")),
     "reports.draw": Row(("reports/draw",), ("reports.draw", "reports.facts", "reports.data", *BELOW_REPORTS, *PLOTS)),

@@ -492,6 +492,7 @@ def test_an_experiment_opens_with_its_question(file: Path) -> None:
     assert source.startswith('"""')
     assert source.partition("\n")[0].endswith("?")
     assert 'if __name__ == "__main__":' in source
+    assert "import _script" not in source or (file.parent / "_script.py").is_file()
 
 
 BARE = (sys.executable, "-S")
