@@ -120,8 +120,8 @@ def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
     """By the plain function, between NaN, two kinds of values each and the same bits when launched again. A head of K
     and V that all queries share is expanded; each is also asked about no keys."""
     need_hopper()
-    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    prebuild({plain.case_of(problem, multiprocessors) for problem in EXPERIMENT.problems})
+    properties = torch.cuda.get_device_properties(0)
+    prebuild({plain.case_of(problem, properties) for problem in EXPERIMENT.problems})
 
     def launch(q: Any, k: Any, v: Any, o: Any, lse: Any, *, scale: float, causal: bool) -> None:
         if k.shape[1] == 1:

@@ -29,6 +29,10 @@ from harness.operators.memory import ALIGNMENT, check_address, check_memory, rea
 
 FLAGSHIP = techniques.get("attention/flagship")
 DECODE = techniques.get("attention/flagship_decode")
+SHORT_FETCHES = techniques.get("attention/short_fetches")
+FIVE_STACKS = 5 * 1024
+"""Bits of the memory bus of an H100, where DECODE is recorded ahead of Gluon's kernel, whose fetches are short. On an
+H200, whose bus is wider, SHORT_FETCHES is ahead of both."""
 
 Outputs = tuple[Tensor, Tensor]
 Call = Callable[[Tensor, Tensor, Tensor], Outputs]
@@ -186,7 +190,7 @@ class Launch:
         self.problem = Problem(batch, heads, k.shape[1], seq_q, k.shape[2], head_dim, validate.DTYPES[q.dtype], causal)
         self.gpu = q.device.index
         with torch.cuda.device(q.device):
-            self.kernel = _kernel(self.gpu, case_of(self.problem, _multiprocessors(self.gpu)))
+            self.kernel = _kernel(self.gpu, case_of(self.problem, torch.cuda.get_device_properties(self.gpu)))
             self.workspace_bytes = self.kernel.workspace_of(self.problem)
         o = torch.empty_like(q, device="meta", requires_grad=False)
         lse = torch.empty(q.shape[:3], device="meta")
@@ -232,17 +236,14 @@ def _counters(gpu: int) -> Workspaces:
     return Workspaces()
 
 
-@cache
-def _multiprocessors(gpu: int) -> int:
-    return torch.cuda.get_device_properties(gpu).multi_processor_count
-
-
-def case_of(problem: Problem, multiprocessors: int) -> Case:
-    """The faster flagship at the tile that suits the problem: one case for all problems that share a kernel."""
+def case_of(problem: Problem, gpu: Any) -> Case:
+    """The faster flagship at the tile that suits the problem: one case for all problems that share a kernel. `gpu`: its
+    properties, as PyTorch gives them."""
     alike = Problem.square(1, 1, 1, problem.head_dim, dtype=problem.dtype, causal=problem.causal)
-    technique, tile = FLAGSHIP, waves.fastest(problem, multiprocessors)
-    if waves.decodes(problem, multiprocessors):
-        technique, tile = DECODE, waves.decode_tile(problem)
+    technique, tile = FLAGSHIP, waves.fastest(problem, gpu.multi_processor_count)
+    if waves.decodes(problem, gpu.multi_processor_count):
+        technique = SHORT_FETCHES if gpu.memory_bus_width > FIVE_STACKS else DECODE
+        tile = waves.decode_tile(problem)
     return Case("flash_attention", technique.name, "cuda", alike, tile)
 
 

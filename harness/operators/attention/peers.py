@@ -51,7 +51,7 @@ def kernel(name: str, problem: Problem) -> Case | None:
 
     from harness.operators.attention.api import case_of
 
-    return case_of(problem, torch.cuda.get_device_properties("cuda").multi_processor_count)
+    return case_of(problem, torch.cuda.get_device_properties("cuda"))
 
 
 def _sdpa_flash(problem: Problem) -> Attend:

@@ -43,6 +43,7 @@ class Subclass(torch.Tensor):
     """A subclass is a tensor like any other."""
 
 
+H100, H200 = (SimpleNamespace(multi_processor_count=132, memory_bus_width=bits) for bits in (5120, 6016))
 PADDED = {80: 128, 96: 128, 112: 128, 192: 256}
 BAD = {
     TypeError: [
@@ -97,9 +98,17 @@ def test_bad_input_ends_in_a_sentence(error: type[Exception], wrong: dict[str, A
 
 def test_problems_that_share_a_kernel_share_a_case() -> None:
     short, long, longer = (Problem.square(1, 16, seq, 128) for seq in (1024, 16_384, 32_768))
-    assert plain.case_of(long, 132) == plain.case_of(longer, 132)
-    assert plain.case_of(short, 132).tile != plain.case_of(long, 132).tile
-    assert plain.case_of(replace(short, dtype="fp16"), 132) != plain.case_of(short, 132)
+    assert plain.case_of(long, H100) == plain.case_of(longer, H100)
+    assert plain.case_of(short, H100).tile != plain.case_of(long, H100).tile
+    assert plain.case_of(replace(short, dtype="fp16"), H100) != plain.case_of(short, H100)
+
+
+def test_fetches_are_short_where_memory_has_more_than_five_stacks() -> None:
+    few, square = Problem(64, 32, 8, 1, 8192, 128, "bf16"), Problem.square(1, 16, 1024, 128)
+    chosen = {gpu.memory_bus_width: plain.case_of(few, gpu) for gpu in (H100, H200)}
+    assert {bits: case.technique for bits, case in chosen.items()} == {5120: "flagship_decode", 6016: "short_fetches"}
+    assert len({case.tile for case in chosen.values()}) == 1
+    assert plain.case_of(square, H100) == plain.case_of(square, H200)
 
 
 class Kernel:
@@ -134,7 +143,7 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     one = Gpu()
-    for cached in (plain._kernel, plain._multiprocessors, plain._counters):
+    for cached in (plain._kernel, plain._counters):
         cached.cache_clear()
     monkeypatch.setattr(plain, "_calls", {})
     monkeypatch.setattr(plain, "load", lambda case: one.load(case))
@@ -145,7 +154,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(plain.torch, "zeros", lambda *size, **options: zeros(*size, **options | {"device": "cpu"}))
     for name, value in {
         "get_device_capability": lambda _: (9, 0),
-        "get_device_properties": lambda _: SimpleNamespace(multi_processor_count=132),
+        "get_device_properties": lambda _: H100,
         "device": lambda _: nullcontext(),
         "current_device": lambda: None,
         "current_stream": lambda: torch.cpu.Stream(),

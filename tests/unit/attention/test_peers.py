@@ -120,7 +120,7 @@ def test_a_peer_shares_the_exact_result_of_equal_inputs() -> None:
 
 
 def test_the_kernel_of_the_public_call_is_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = SimpleNamespace(multi_processor_count=132)
+    gpu = SimpleNamespace(multi_processor_count=132, memory_bus_width=5120)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
     built = list[Case]()
     monkeypatch.setattr(compiling, "gpu_arch", lambda: "sm_90a")
@@ -128,4 +128,4 @@ def test_the_kernel_of_the_public_call_is_built_ahead(monkeypatch: pytest.Monkey
         compiling.processes, "answers", lambda jobs, *_, **__: built.extend(case for _, (case, _) in jobs) or ()
     )
     compiling.prebuild(Case("calls", None, backend, PROBLEM, None) for backend in ("flash_attention", "sdpa_flash"))
-    assert built == [case_of(PROBLEM, 132)]
+    assert built == [case_of(PROBLEM, gpu)]
