@@ -8,7 +8,7 @@ if __name__ == "__main__":
     import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
-from harness.operators.attention.articles import Article, Shape, Step
+from harness.operators.attention.articles import BEST_OF_128, Article, Shape, Step
 from harness.operators.attention.problem import Problem
 
 NARROW, SQUARE = Tile(64, 32), Tile(64, 64)
@@ -21,12 +21,7 @@ ARTICLE = Article(
     shapes=(
         Shape(
             Problem(1, 8, 8, 4096, 8192, 128, "bf16"),
-            (
-                ("lean_instructions", Tile(128, 64)),
-                ("lazy_rescale", Tile(128, 64, 2)),
-                ("lazy_consumers", Tile(256, 64, 3, 8)),
-                ("lazy_scores_in_flight", Tile(256, 64, 3, 8)),
-            ),
+            BEST_OF_128,
             tflops=197.74,
             libraries={"sdpa_flash": 186.73, "sdpa_cudnn": 203.61, "fa2": 190.58},
             own_code=295.0,

@@ -8,17 +8,11 @@ if __name__ == "__main__":
     import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
-from harness.operators.attention.articles import Article, Shape, Step
+from harness.operators.attention.articles import BEST, WIDE, Article, Shape, Step
 from harness.operators.attention.problem import Problem
 
 SQUARE, RING = Tile(64, 64), Tile(64, 64, 2)
 LAST = ("warp_specialized", RING)
-BEST = (
-    ("lean_instructions", Tile(128, 64)),
-    ("lean_mbarrier_ring", Tile(128, 128, 2)),
-    ("lazy_rescale", Tile(128, 128, 2)),
-)
-WIDE = (("lazy_consumers", Tile(256, 64, 3, 8)), ("lazy_scores_in_flight", Tile(256, 64, 3, 8)))
 
 ARTICLE = Article(
     name="seed_blackflash",

@@ -8,7 +8,7 @@ if __name__ == "__main__":
     import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
-from harness.operators.attention.articles import Article, Shape, Step
+from harness.operators.attention.articles import BEST_OF_128, Article, Shape, Step
 from harness.operators.attention.problem import Problem
 
 SMALL, SQUARE, LONG, TALL = Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 64)
@@ -20,12 +20,7 @@ ARTICLE = Article(
     shapes=(
         Shape(
             Problem.square(16, 16, 8192, 128, dtype="fp16"),
-            (
-                ("lean_instructions", TALL),
-                ("lazy_rescale", Tile(128, 64, 2)),
-                ("lazy_consumers", Tile(256, 64, 3, 8)),
-                ("lazy_scores_in_flight", Tile(256, 64, 3, 8)),
-            ),
+            BEST_OF_128,
             tflops=187.3,
             libraries={"sdpa_flash": 203.7},
             own_code=304.0,

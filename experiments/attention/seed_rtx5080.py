@@ -9,17 +9,11 @@ if __name__ == "__main__":
     import _script  # noqa: F401
 
 from harness.catalog.entries import Tile
-from harness.operators.attention.articles import Article, Shape, Step
+from harness.operators.attention.articles import BEST, WIDE, Article, Shape, Step
 from harness.operators.attention.problem import Problem
 
 SQUARE, RING, PAIRS = Tile(64, 64), Tile(64, 64, 2), Tile(64, 64, 1, 8)
 LAST = (("direct_rescale", SQUARE), ("padded_rows", SQUARE), ("split_warp_pairs", PAIRS))
-BEST = (
-    ("lean_instructions", Tile(128, 64)),
-    ("lean_mbarrier_ring", Tile(128, 128, 2)),
-    ("lazy_rescale", Tile(128, 128, 2)),
-)
-WIDE = (("lazy_consumers", Tile(256, 64, 3, 8)), ("lazy_scores_in_flight", Tile(256, 64, 3, 8)))
 SHORT = (("lean_instructions", SQUARE), ("lazy_rescale", RING))
 
 

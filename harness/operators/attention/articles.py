@@ -11,6 +11,14 @@ from harness.operators.attention.problem import Problem
 
 OWN_CODE_GPU = "NVIDIA H200"
 """The GPU that every `own_code` was measured on."""
+WIDE = (("lazy_consumers", Tile(256, 64, 3, 8)), ("lazy_scores_in_flight", Tile(256, 64, 3, 8)))
+BEST = (
+    ("lean_instructions", Tile(128, 64)),
+    ("lean_mbarrier_ring", Tile(128, 128, 2)),
+    ("lazy_rescale", Tile(128, 128, 2)),
+)
+"""The fastest rungs of mma.sync with head_dim 64, beside WIDE where the problem fills the GPU."""
+BEST_OF_128 = (("lean_instructions", Tile(128, 64)), ("lazy_rescale", Tile(128, 64, 2)), *WIDE)
 
 
 @dataclass(frozen=True)
