@@ -1,8 +1,6 @@
 """Checks, times, inspects and reports kernels, a user's own too; and the fastest of each operator as plain
 functions."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from typing import Any

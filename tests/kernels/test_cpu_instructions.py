@@ -4,8 +4,6 @@ The same kernels run on a GPU of compute capability 9.0 where there is one, whic
 boxes, swizzles and wgmma descriptors against the hardware's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

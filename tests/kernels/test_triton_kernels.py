@@ -1,7 +1,5 @@
 """Triton twins: right in the interpreter, the promised instruction class, no two programs that are secretly one."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """Where core Triton's Hilbert order has each tile. Imported in a process with TRITON_INTERPRET."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

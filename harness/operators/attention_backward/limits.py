@@ -1,7 +1,5 @@
 """Why a backend declines a cell: the limits that several techniques share. Standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Limit, Tile, in_gluon
 from harness.operators.attention.limits import POWER_OF_TWO, SHARED_MEMORY_BYTES
 from harness.operators.attention_backward.problem import Problem

@@ -1,7 +1,5 @@
 """What ratios and techniques are called on pages."""
 
-from __future__ import annotations
-
 THEMES = {
     "Tensor cores": {"wgmma": "wgmma", "transposed_scores": "Transposed scores"},
     "Copies and barriers": {"tma_ring": "Ring of Q and dO by TMA"},

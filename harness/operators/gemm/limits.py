@@ -1,7 +1,5 @@
 """Why a backend declines a cell: the limits that several techniques share. Standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Limit, Tile, in_gluon
 from harness.operators.gemm.arguments import block_k
 

@@ -1,7 +1,5 @@
 """Matrix products as an operator. Standard library only: what computes is imported when it is first called."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.operators.gemm import schedules, titles

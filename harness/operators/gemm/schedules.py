@@ -1,8 +1,6 @@
 """The kernels that the flagship can run: a tuned tile names one by its option `schedule`, a number. What limits each,
 which language has it, and the tiles that `tune` tries. Standard library only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 

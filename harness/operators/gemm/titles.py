@@ -1,7 +1,5 @@
 """What libraries, ratios and problems are called on pages."""
 
-from __future__ import annotations
-
 from harness.operators.gemm.problem import Problem
 
 THEMES = {

@@ -1,7 +1,5 @@
 """The curve of hilbert_order has every tile of C once, and what is near on it is near in C, in both languages."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache

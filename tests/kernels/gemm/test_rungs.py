@@ -4,8 +4,6 @@
 passed as they are now, and six of the others, by the commit.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache, partial

@@ -4,8 +4,6 @@ What catches it is either the name that the CPU runtime gives the bug, or the ch
 before it is timed; for errors that are numbers alone it must be the gate.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from harness.operators.gemm.problem import Problem

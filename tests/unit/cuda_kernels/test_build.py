@@ -1,7 +1,5 @@
 """cuda_kernels/build.py: what a build folder's name depends on, a build that is killed, two libraries of one kernel."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

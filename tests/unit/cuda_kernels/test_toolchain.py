@@ -1,7 +1,5 @@
 """One rule for which CUDA compiler builds, whoever asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The operator of matrix products: its problems, what its comparison accepts, what its checks refuse."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -3,8 +3,6 @@
 block_m are query rows and block_n keys; stages are buffers of Q, and as many of dO.
 """
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.attention_backward.limits import (
     DQ_BUFFER,

@@ -1,7 +1,5 @@
 """The ladder `ampere`: one multiply-add at a time, up to mma.sync with cp.async. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm.limits import (
     EIGHT_BY_EIGHT,

@@ -1,7 +1,5 @@
 """The ladder `hopper`: wgmma, and what keeps it fed. Plain data, standard library only."""
 
-from __future__ import annotations
-
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm import schedules
 from harness.operators.gemm.limits import (
