@@ -92,8 +92,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
-        pytest.skip(f"needs a GPU: {reason}")
+    if gpu := item.get_closest_marker("gpu"):
+        import torch
+
+        reason = why_no_gpu()
+        if reason is None and gpu.args and (major := torch.cuda.get_device_capability()[0]) not in gpu.args:
+            reason = f"of compute capability {gpu.args[0]}.x, got {major}.x"
+        if reason:
+            pytest.skip(f"needs a GPU: {reason}")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

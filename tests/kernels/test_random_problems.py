@@ -85,11 +85,6 @@ def try_problems(
     return told
 
 
-def need_hopper() -> None:
-    if torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("no Hopper GPU")
-
-
 def test_random_problems_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     """One dtype and head_dim, each a build; what is drawn as a seed orders warps and lanes."""
 
@@ -115,11 +110,10 @@ def test_what_fails_says_its_seed() -> None:
     assert note.startswith(f"{ON_A_CPU} random problems, RANDOM_PROBLEMS=")
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_a_thousand_random_problems(capsys: pytest.CaptureFixture[str]) -> None:
     """By the plain function, between NaN, two kinds of values each and the same bits when launched again. A head of K
     and V that all queries share is expanded; each is also asked about no keys."""
-    need_hopper()
     properties = torch.cuda.get_device_properties(0)
     prebuild({plain.case_of(problem, properties) for problem in EXPERIMENT.problems})
 
@@ -162,11 +156,10 @@ def rungs() -> dict[str, Case]:
     return cases
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_rung_on_a_ragged_problem(name: str, rungs: dict[str, Case]) -> None:
     """Outliers among its inputs, NaN around them, ten launches with the same bits."""
-    need_hopper()
     launch = load(rungs[name], "gpu").launch
     verdict = gates.gate(
         launch, rungs[name].problem, distributions=tuple(inputs.DISTRIBUTIONS), device="cuda", repeats=10, padded=True

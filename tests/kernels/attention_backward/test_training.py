@@ -12,15 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from harness import flash_attention
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.gpu(9)
 
 HEADS, HEADS_KV = 4, 2
-
-
-@pytest.fixture(autouse=True)
-def hopper() -> None:
-    if torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("no Hopper GPU")
 
 
 def projected(seq: int = 300, batch: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:

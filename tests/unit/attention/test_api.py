@@ -524,17 +524,11 @@ def test_scores_without_a_number_give_what_softmax_gives(cpu: Gpu, change: str) 
     assert not infinities.difference(*flash_attention(**given), given, problem)
 
 
-def hopper() -> None:
-    if torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("no Hopper GPU")
-
-
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("decodes", [False, True])
 def test_on_a_gpu_it_is_attention(decodes: bool, head_dim: int, causal: bool) -> None:
-    hopper()
     seq_q, seq_kv = (3, 5000) if decodes else (1001, 1571)
     problem = Problem(2, 4, 2, seq_q, seq_kv, head_dim, "bf16", causal)
     assert waves.decodes(problem, 132) == decodes
@@ -547,10 +541,9 @@ def test_on_a_gpu_it_is_attention(decodes: bool, head_dim: int, causal: bool) ->
     assert verdict.passed, f"{verdict.check}: {verdict.reason}"
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("change", infinities.CHANGES)
 def test_on_a_gpu_scores_without_a_number_give_what_softmax_gives(change: str) -> None:
-    hopper()
     for problem in infinities.PROBLEMS:
         given = infinities.drawn(problem, change, "cuda")
         o, lse = flash_attention(**given, causal=problem.causal)
@@ -558,7 +551,6 @@ def test_on_a_gpu_scores_without_a_number_give_what_softmax_gives(change: str) -
 
 
 def on_a_gpu(device: str = "cuda", seq_q: int = 300, seq_kv: int = 300) -> dict[str, torch.Tensor]:
-    hopper()
     torch.manual_seed(0)
     return {
         name: torch.randn(2, heads, seq, 64, dtype=torch.bfloat16, device=device)
@@ -579,13 +571,13 @@ CALLS_ON_A_GPU: dict[str, Callable[[dict[str, torch.Tensor]], dict[str, Any]]] =
 }
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("name", CALLS_ON_A_GPU)
 def test_on_a_gpu_a_call_is_attention(name: str) -> None:
     check_call(CALLS_ON_A_GPU[name]({name: tensor.half() for name, tensor in on_a_gpu().items()}))
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_on_a_gpu_nothing_to_see_gives_zeros() -> None:
     check_nothing_to_see(on_a_gpu())
 
@@ -597,7 +589,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_on_a_gpu_it_is_the_same_in_every_context(name: str) -> None:
     given = on_a_gpu()
@@ -611,7 +603,7 @@ def test_on_a_gpu_it_is_the_same_in_every_context(name: str) -> None:
     torch.testing.assert_close(found, expected, atol=0, rtol=0)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_on_a_gpu_threads_have_streams_of_their_own() -> None:
     several = [on_a_gpu(seq_q=seq_q, seq_kv=6000) for seq_q in (2, 3, 200, 300)]  # of both flagships
     expected = [flash_attention(**given) for given in several]
@@ -629,7 +621,7 @@ def test_on_a_gpu_threads_have_streams_of_their_own() -> None:
                 torch.testing.assert_close(one, right, atol=0, rtol=0)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.usefixtures("inductor")
 @pytest.mark.parametrize(("seq_q", "seq_kv"), [(300, 300), (2, 6000)])
 def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls(seq_q: int, seq_kv: int) -> None:
@@ -650,7 +642,7 @@ def test_on_a_gpu_it_compiles_and_replays_beside_eager_calls(seq_q: int, seq_kv:
         torch.testing.assert_close(beside, expected, atol=0, rtol=0)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_on_a_gpu_workspaces_lie_in_no_pool_of_the_caller() -> None:
     given = on_a_gpu(seq_q=2, seq_kv=6000)
     plain._counters.cache_clear()
@@ -663,7 +655,7 @@ def test_on_a_gpu_workspaces_lie_in_no_pool_of_the_caller() -> None:
     assert not any(begin <= slab.data_ptr() < end for begin, end in segments)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.usefixtures("inductor")
 def test_on_a_gpu_it_replays_in_trees_of_graphs() -> None:
     """Graphs that share a pool, which is given back to what was recorded whenever another one warms up."""
@@ -679,7 +671,7 @@ def test_on_a_gpu_it_replays_in_trees_of_graphs() -> None:
             torch.testing.assert_close(flash_attention(**cut)[0], expected, atol=0, rtol=0)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_on_several_gpus_each_call_runs_where_its_tensors_are() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")

@@ -24,11 +24,6 @@ from harness.operators.attention_backward.ladders import hopper
 from harness.operators.attention_backward.problem import Problem
 
 
-def need_hopper() -> None:
-    if torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("no Hopper GPU")
-
-
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Both kernels' places are taken by what they should compute; a list of what is asked of the second's bits."""
@@ -378,13 +373,12 @@ def test_on_the_cpu_runtime_lse_has_gradients(cpu: None) -> None:
     gradients_of_lse("cpu")
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 def test_on_a_gpu_lse_has_gradients() -> None:
-    need_hopper()
     gradients_of_lse("cuda")
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(9)
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize(
     "problem",
@@ -396,8 +390,6 @@ def test_on_a_gpu_lse_has_gradients() -> None:
     ids=lambda problem: problem.slug,
 )
 def test_gradients_on_a_gpu_pass_the_gate(problem: Problem, deterministic: bool) -> None:
-    need_hopper()
-
     def launch(given: Any, scalars: Any) -> None:
         q, k, v = (given[name].detach().requires_grad_() for name in ("q", "k", "v"))
         o, _ = flash_attention(q, k, v, deterministic=deterministic, **scalars)
