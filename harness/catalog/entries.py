@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from harness import operators
-
-if TYPE_CHECKING:
-    from harness.catalog.roofs import Roof
+from harness.catalog.roofs import Roof
 
 OfTechnique = TypeVar("OfTechnique", bound="Technique")
 Of = TypeVar("Of")

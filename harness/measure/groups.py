@@ -1,15 +1,11 @@
 """Which variants of one problem are interleaved with each other, and how fast any of them can possibly be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.catalog import techniques
+from harness.catalog.cases import Case
 from harness.operators.protocol import Problem
-
-if TYPE_CHECKING:
-    from harness.catalog.cases import Case
 
 LARGEST = 8
 """Variants of a group, its anchor included."""

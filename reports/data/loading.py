@@ -1,20 +1,17 @@
 """Rows from files -> datasets: what this repository records, and what was computed here and is not recorded."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from harness import operators
 from harness.catalog import techniques, tiles
 from harness.rows import frame, lock, results
 from harness.rows.reading import Hashes
 from reports.data.dataset import CELL, KINDS, Dataset, Row, about, grouped, lines, made_of
-
-if TYPE_CHECKING:
-    import pandas
 
 NO_GPU = "a CPU"
 
