@@ -1,7 +1,8 @@
 """Bugs planted into the real kernels: tests/planted/<name>.patch (standard library only).
 
-A patch opens with prose, then `technique:` (the kernel that it breaks) and `diagnosis:` (the name that the CPU runtime
-gives it); git ignores what stands before the diff.
+A patch opens with prose, then `diagnosis:`, the name that the CPU runtime gives the bug. One that changes a header says
+by `technique:` which kernel it breaks; the others break the one that they change. Git ignores what stands before the
+diff.
 """
 
 import re
@@ -28,13 +29,15 @@ class Bug:
 
 
 def read(path: Path) -> Bug:
-    """Raises ValueError when a patch does not name its technique and diagnosis before the diff."""
-    head = path.read_text().partition("\n--- ")[0]
+    """Raises ValueError when a patch does not name its diagnosis and its technique before the diff."""
+    head, _, diff = path.read_text().partition("\n--- a/cuda_kernels/")
     fields = dict(re.findall(r"^(technique|diagnosis): (\S+)$", head, re.MULTILINE))
+    if kernel := re.match(r"(\w+)/\w+/(\w+)\.cu\n", diff):
+        fields.setdefault("technique", f"{kernel[1]}/{kernel[2]}")
     for name in ("technique", "diagnosis"):
         if name not in fields:
             raise ValueError(f"{path.name}: got no line `{name}: ...`, expected one before the diff")
-    return Bug(path, " ".join(head.partition("\ntechnique:")[0].split()), **fields)
+    return Bug(path, " ".join(re.split(r"\n(?:technique|diagnosis):", head)[0].split()), **fields)
 
 
 def find(name: str) -> Bug:
