@@ -37,9 +37,14 @@ class Edit:
         return together.Kernel(self.technique, self.problem, read=read)
 
 
-def of(table: Table, usual: Any) -> list[Edit]:
-    """Sorted by problem, since the gate caches the exact answers of one problem at a time."""
-    found = [Edit(*of_file, *row[:4], *(row[4:] or [usual])) for of_file, rows in table.items() for row in rows]
+def of(table: Table, usual: Any, others: Mapping[str, Any] = {}) -> list[Edit]:
+    """Sorted by problem, since the gate caches the exact answers of one problem at a time. `others`: technique -> the
+    usual problem of its edits, where that is another."""
+    found = [
+        Edit(name, file, *row[:4], *(row[4:] or [others.get(name, usual)]))
+        for (name, file), rows in table.items()
+        for row in rows
+    ]
     return sorted(found, key=lambda edit: edit.problem.slug)
 
 
