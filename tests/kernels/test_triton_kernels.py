@@ -306,17 +306,22 @@ def test_the_hopper_ladder_is_wgmma_without_spills(name, problem):
     assert (machine_code.mma_class(found["census"]), found["spill_bytes"]) == ("wgmma", 0)
 
 
-def test_roles_and_registers_are_given_to_one_program_of_the_hopper_ladder():
+WITH_ROLES = {"producer_consumer", "host_descriptors", "lasting_roles"}
+
+
+def test_roles_and_registers_are_given_to_three_programs_of_the_hopper_ladder():
     with_roles = {name for name in HOPPER if "ttg.warp_specialize(" in programs()[name]}
     moved = {name for name in HOPPER if "USETMAXREG" in code(name)["census"]}
-    assert with_roles == moved == {"producer_consumer"}
+    assert with_roles == moved == WITH_ROLES
 
 
-def test_descriptors_fit_the_workspace():
-    """Of all programs that make them: the others get theirs from the host."""
+def test_programs_that_make_descriptors_are_those_with_roles():
     made = {name for name in DISTINCT if "make_tensor_descriptor" in inspect.getsource(module(name))}
-    assert made == {"producer_consumer"}
-    (name,) = made
+    assert made == WITH_ROLES
+
+
+@pytest.mark.parametrize("name", sorted(WITH_ROLES))
+def test_descriptors_fit_the_workspace(name):
     spec = kernel(name).specialize(ON_HOPPER[0], None, cell(name, ON_HOPPER[0])[0].tile, "sm_90a")
     assert 0 < spec.compile().metadata.global_scratch_size <= specialization.DESCRIPTORS_BYTES
 

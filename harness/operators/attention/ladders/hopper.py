@@ -9,6 +9,7 @@ from harness.operators.attention.limits import (
     RING,
     SHARED_MEMORY,
     SHARED_MEMORY_BYTES,
+    buffers,
     one_q_buffer,
 )
 
@@ -116,6 +117,18 @@ TRITON_ROLES = Limit(
     "Triton gives roles to two warpgroups that share 128 rows or more: warps must be 8, block_m 128 or more",
     lambda problem, tile: tile.warps != 8 or tile.block_m < 128,
 )
+THREE_STAGES = Limit(
+    "core_triton",
+    "a tile has four steps at least, more than stages: stages must be 3 at most",
+    lambda problem, tile: tile.stages > 3,
+)
+TRITON_Q_BUFFERS = Limit(
+    "core_triton",
+    f"Q has as many buffers as K and V: all must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
+    lambda problem, tile: (
+        buffers(problem, tile) + 2 * problem.head_dim * (tile.stages - 1) * tile.block_m > SHARED_MEMORY_BYTES
+    ),
+)
 LIMITS = (
     GENERAL_HEAD_DIM,
     WARPGROUPS,
@@ -178,6 +191,12 @@ TECHNIQUES = LADDER.rungs(
         "one warp of a producer warpgroup loads K and V; the registers of that warpgroup go to those that multiply",
         builds_on=("wgmma",),
         limits=(*LIMITS, TRITON_ROLES),
+    ),
+    Technique(
+        "host_descriptors",
+        "descriptors of K and V come from the host, O is stored from registers, and its shared memory holds a second "
+        "stage",
+        builds_on=("producer_consumer",),
     ),
     Technique(
         "three_warpgroups",
@@ -243,6 +262,15 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("pinned_maxima",),
     ),
     Technique(
+        "lasting_roles",
+        "roles last for many tiles: the producer loads the next tile while the others finish this one",
+        builds_on=("persistent",),
+        builds_on_in={"triton": "host_descriptors"},
+        also=("tile",),
+        tile={64: Tile(128, 128, 2, 8), 128: Tile(128, 128, 2, 8)},
+        limits=(*OVERLAPPED, *TURNED, TRITON_ROLES, THREE_STAGES, TRITON_Q_BUFFERS),
+    ),
+    Technique(
         "own_diagonal",
         "each consumer warpgroup stops at its own diagonal block",
         builds_on=("persistent",),
@@ -296,5 +324,10 @@ TECHNIQUES = LADDER.rungs(
         "each thread decides by itself whether it rescales its part of O, without a vote",
         builds_on=("flagship",),
         shows="WhenOwnOutgrown",
+    ),
+    Technique(
+        "ascending_keys",
+        "behind the diagonal keys ascend: blocks that begin together read the same K and V",
+        builds_on=("flagship",),
     ),
 )
