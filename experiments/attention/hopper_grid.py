@@ -5,8 +5,10 @@ on which these are usually compared: batch * seq = 16384, heads * head_dim = 204
 head_dim 256, and without a mask in short sequences at head_dim 128, another Triton kernel of the ladder can be faster
 than the flagship's Triton twin. So it runs there too, up to 4096 tokens at head_dim 128. With a causal mask the twin
 itself may be faster with fewer registers a thread: at head_dim 128 over long sequences with more rows, and at head_dim
-64, where one more program then shares a multiprocessor. In Gluon thread_rescale can be faster at head_dim 128 and 256,
-and in short causal sequences the flagship with fewer keys, or tma_store.
+64, where one more program then shares a multiprocessor. Roles in other forms ran faster in trials: lasting_roles at
+head_dim 128 without a mask, host_descriptors over long sequences at head_dim 256. So did ascending_keys with a causal
+mask, over long sequences at head_dim 128, and with 1024 tokens at head_dim 64. In Gluon thread_rescale can be faster at
+head_dim 128 and 256, and in short causal sequences the flagship with fewer keys, or tma_store.
 """
 
 if __name__ == "__main__":
@@ -35,6 +37,26 @@ EXPERIMENT = Experiment(
             if problem.head_dim == 128 and not problem.causal and problem.seq_q <= 4096
         ),
         *(
+            (problem, "lasting_roles", Tile(128, 128, 2, 8), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 128 and not problem.causal
+        ),
+        *(
+            (problem, "host_descriptors", Tile(128, 64, 2, 8), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 256 and problem.seq_q >= (2048 if problem.causal else 8192)
+        ),
+        *(
+            (problem, "ascending_keys", Tile(64, 128, 1, 4), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 128 and problem.causal and problem.seq_q >= 4096
+        ),
+        *(
+            (problem, "ascending_keys", Tile(64, 128, 1, 4, (("maxnreg", 128),)), "triton")
+            for problem in PROBLEMS
+            if problem.head_dim == 64 and problem.causal and problem.seq_q == 1024
+        ),
+        *(
             (problem, "flagship", Tile(128, 64, 2, 8, (("maxnreg", 128),)), "triton")
             for problem in PROBLEMS
             if problem.head_dim == 128 and problem.causal and problem.seq_q >= 4096
@@ -44,7 +66,7 @@ EXPERIMENT = Experiment(
             for problem in PROBLEMS
             for tile, lengths in (
                 (Tile(64, 64, 2, 4, (("maxnreg", 96),)), (512,)),
-                (Tile(64, 128, 1, 4, (("maxnreg", 128),)), (2048, 4096, 8192, 16_384)),
+                (Tile(64, 128, 1, 4, (("maxnreg", 128),)), (1024, 2048, 4096, 8192, 16_384)),
             )
             if problem.head_dim == 64 and problem.causal and problem.seq_q in lengths
         ),

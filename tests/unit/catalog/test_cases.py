@@ -24,6 +24,10 @@ def test_the_grid_has_the_kernels_that_can_be_faster_than_the_flagships_twins() 
     further = [case for case in cases if case.technique not in (None, "flagship")]
     assert {(case.technique, case.backend, case.tile) for case in further} == {
         ("producer_consumer", "triton", Tile(128, 64, 1, 8)),
+        ("host_descriptors", "triton", Tile(128, 64, 2, 8)),
+        ("lasting_roles", "triton", Tile(128, 128, 2, 8)),
+        ("ascending_keys", "triton", Tile(64, 128, 1, 4)),
+        ("ascending_keys", "triton", Tile(64, 128, 1, 4, (("maxnreg", 128),))),
         ("tma_store", "triton", Tile(64, 128, 1, 4)),
         ("tma_store", "gluon", Tile(128, 128, 3, 8)),
         ("thread_rescale", "gluon", Tile(128, 64, 2, 8)),
