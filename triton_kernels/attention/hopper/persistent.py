@@ -8,7 +8,7 @@ an atomic counter in the workspace. One number is taken for every tile, and the 
 counter to zero. The launch assumes 8 math warps per multiprocessor. The next tile's Q, K and V are not loaded during
 the end of this one: the compiler fills and drains the pipeline of the inner loop for each tile. (With
 `tl.range(flatten=True)`, and as many steps in every tile, it loads the next tile's K and V ahead; so it does in one
-loop by hand over the steps of all tiles. The probe tiles_flat has both.)
+loop by hand over the steps of all tiles. The probe tiles_flat has both. With roles a producer loads it: lasting_roles.)
 """
 
 import triton

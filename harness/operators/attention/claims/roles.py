@@ -124,10 +124,10 @@ ROLES_OF_THE_COMPILER = (
 )
 SAID_OF_ROLES = (
     "tl.range(warp_specialize=True) asks for a producer and consumers. On sm_90 the compiler obeys if the kernel "
-    "makes the descriptors of Q and O itself and has four warps and one loop over keys without an if. In the other "
-    "forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's rows if one "
-    "value is both the tile's first row and a descriptor's coordinate. The w8 of a tile counts the warps of the "
-    "two consumers: such a kernel is launched with num_warps=4."
+    "makes the descriptor of Q itself, and O's if it has one, and has four warps and one loop over keys without an "
+    "if. In the other forms tried it ignores the request or fails. Where it obeys, it miscounts the second consumer's "
+    "rows if one value is both the tile's first row and a descriptor's coordinate. The w8 of a tile counts the warps "
+    "of the two consumers: such a kernel is launched with num_warps=4."
 )
 PRODUCER_CONSUMER = Twin("producer_consumer", "triton", tile="128x128-s2-w8")
 INVALIDATED = r"mbarrier\.inval"
