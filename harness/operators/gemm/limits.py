@@ -98,11 +98,18 @@ _TILE_EACH = Limit(
     lambda problem, tile: tile.warps != 8 or tile.block_m * tile.block_n > 3072 * tile.warps,
 )
 PINGPONG = (*WARPGROUPS, _TILE_EACH, *in_gluon(_TILE_EACH))
+BOX_OF_C = Limit(
+    "gluon",
+    "beside the rings of A and B each of two warpgroups needs a box of C, 128 bytes of each of its rows",
+    lambda problem, tile: buffers(tile) + 2 * tile.block_m * 128 > SHARED_MEMORY_BYTES,
+)
 _C_BESIDE_RINGS = Limit(
     "cuda",
     "beside the rings of A and B each warp needs 2048 bytes of shared memory to stage C",
     lambda problem, tile: buffers(tile) + tile.warps * 2048 > SHARED_MEMORY_BYTES,
 )
+STORED_BY_TURNS = (*PINGPONG, _C_BESIDE_RINGS, BOX_OF_C)
+"""Of pingpong_store, in Gluon too (triton_kernels/gemm/gluon_pingpong.py)."""
 _C_STAGED = (_C_BESIDE_RINGS, *in_gluon(_C_BESIDE_RINGS))
 STAGED = (*WARPGROUPS, *_C_STAGED)
 """Of rungs that store C by TMA."""
@@ -154,3 +161,13 @@ TWO_TENSORS = (
     *_C_STAGED,
 )
 """Of tile_192: as STAGED, but for the columns of a tile in core Triton and Gluon."""
+COLUMNS_320 = (
+    Limit(
+        "cuda",
+        "a warpgroup multiplies 64 rows by 192 and by 128 columns: warps must be 4 or 8, block_m 16 * warps, and "
+        "block_n 320",
+        lambda problem, tile: tile.warps not in (4, 8) or tile.block_m != 16 * tile.warps or tile.block_n != 320,
+    ),
+    *(limit for limit in TWO_TENSORS if limit is not WARPGROUP_TILES),
+)
+"""Of columns_320: as TWO_TENSORS, but for the columns of a tile in CUDA."""

@@ -7,24 +7,17 @@ from itertools import chain
 from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
 from harness.operators.gemm.limits import (
+    BOX_OF_C,
     K_CONTIGUOUS,
     ONE_PRODUCT,
     PINGPONG,
-    SHARED_MEMORY_BYTES,
     SMALL_M,
     STAGED,
+    STORED_BY_TURNS,
     TWO_TENSORS,
     WARPGROUPS,
-    buffers,
 )
 
-_BOX_OF_C = Limit(
-    "gluon",
-    "beside the rings of A and B each of two warpgroups needs a box of C, 128 bytes of each of its rows",
-    lambda problem, tile: buffers(tile) + 2 * tile.block_m * 128 > SHARED_MEMORY_BYTES,
-)
-STORED_BY_TURNS = (*PINGPONG, _BOX_OF_C)
-"""Of pingpong_store (triton_kernels/gemm/gluon_pingpong.py)."""
 TWO_BY_TURNS = (
     ONE_PRODUCT,
     K_CONTIGUOUS,
@@ -36,7 +29,7 @@ TWO_BY_TURNS = (
             (tile.warps, tile.block_m, tile.block_n, block_k(tile)) != (8, 128, 192, 64) or tile.stages < 2
         ),
     ),
-    _BOX_OF_C,
+    BOX_OF_C,
 )
 """Of pingpong_192 (triton_kernels/gemm/gluon_pingpong_192.py)."""
 SCHEDULES = {
@@ -71,8 +64,8 @@ NAMES = {
     12: "pingpong_192",
     13: "evict_first",
 }
-"""Number -> the kernel, as cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels have it. All but 11 and
-12 are rungs."""
+"""Number -> the kernel, as cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels have it. All but 12 are
+rungs; Gluon's 11 is triton_kernels/gemm/gluon_pingpong.py."""
 _TILES = {
     "cuda": {
         1: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8 128x128-s6-w8 128x128-s6-w4",

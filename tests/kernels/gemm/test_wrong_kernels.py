@@ -32,6 +32,8 @@ SHARED_STEPS = Problem.parse("gemm-m136-n640-k576-fp16")
 ONE_TILE_SHARED = Problem.parse("gemm-m136-n136-k1032-fp16")
 GROUPS = Problem.parse("gemm-m300-n136-k72-g9-fp16")
 """One of them is empty, one has more than a tile."""
+WIDE = Problem.parse("gemm-m136-n648-k200-fp16")
+"""Its last tile has columns of the first wgmma of a step alone."""
 MAJORS = Problem.parse("gemm-m128-n264-k136-fp16-mn")
 NEXT_TILE = """  Ring ring;
   for (int number = ctaid_x(); number < params.tiles; number += params.blocks) {
@@ -178,6 +180,35 @@ TABLE: edits.Table = {
             "!TRAILS || number >= tiles",
             UNWRITTEN,
         ),
+    ],
+    ("overlapped_index", None): [
+        (
+            "stored_where_the_next_tile_lies",
+            "const Tile before = tile;",
+            "const Tile& before = tile;",
+            UNWRITTEN,
+            THREE_TILES,
+        ),
+        (
+            "released_before_the_wait",
+            "    wgmma_wait_group<0>();\n",
+            "    if (lane == 0) mbarrier_arrive(empty + done.stage * 8);\n    wgmma_wait_group<0>();\n",
+            "race",
+        ),
+    ],
+    ("columns_320", None): [
+        ("both_products_of_the_first_columns", "b + operand_rows(LEFT), 1", "b, 1", "max_error", WIDE),
+        ("second_box_over_the_first", "b + B_BOX * ROW_BYTES, tma", "b, tma", "shared_read_before_written", WIDE),
+    ],
+    ("pingpong_store", None): [
+        (
+            "warpgroups_share_buffers_of_c",
+            " + warp * C_BUFFERS * C_BYTES",
+            " + warp % 4 * C_BUFFERS * C_BYTES",
+            "race",
+            TWO_TILES_EACH,
+        ),
+        ("no_proxy_fence_before_the_store", "        fence_proxy_async_shared();\n", "", "missing_proxy_fence"),
     ],
     ("cluster_multicast", None): [
         (

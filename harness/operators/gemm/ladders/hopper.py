@@ -3,12 +3,14 @@
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.gemm import schedules
 from harness.operators.gemm.limits import (
+    COLUMNS_320,
     EITHER_MAJOR,
     GROUPS,
     PAIRS,
     PINGPONG,
     SMALL_M,
     STAGED,
+    STORED_BY_TURNS,
     TWO_TENSORS,
     WARPGROUPS,
     WHOLE_TILES,
@@ -105,6 +107,18 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         limits=PINGPONG,
     ),
     Technique(
+        "pingpong_store",
+        "ping-pong whose warpgroups write C by TMA: 128 bytes of a row at a time, and no shuffles",
+        builds_on=("pingpong",),
+        builds_on_in={"triton": "tma_store_epilogue"},
+        limits=STORED_BY_TURNS,
+    ),
+    Technique(
+        "evict_c_first",
+        "C is written once: L2 is told to evict it first, and keeps A and B for later waves",
+        builds_on=("pingpong_store",),
+    ),
+    Technique(
         "tma_store_epilogue",
         "C leaves by TMA from shared memory while the next tile is multiplied",
         builds_on=("persistent",),
@@ -127,6 +141,20 @@ TECHNIQUES = OF_WHOLE_TILES + LADDER.rungs(
         "trailing_store",
         "C of a tile is packed to 16 bits and stored under the products of the next one",
         builds_on=("square_waves",),
+    ),
+    Technique(
+        "overlapped_index",
+        "a tile's place in C and the next buffer of the ring are found while products run",
+        builds_on=("trailing_store",),
+    ),
+    Technique(
+        "columns_320",
+        "tiles of 128 x 320, two wgmma a step: fewer bytes for a product, and a fuller last wave at some sizes",
+        builds_on=("square_waves",),
+        builds_on_in={"triton": "tile_192", "gluon": "tile_192"},
+        also=("tile",),
+        tile={0: Tile(128, 320, 3, 8)},
+        limits=COLUMNS_320,
     ),
     Technique(
         "cluster_multicast",
