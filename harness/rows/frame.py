@@ -102,11 +102,37 @@ def rows(kind: str | None = None, root: Path = RECORDED, runs: tuple[Path, ...] 
 
 def _read(kind: str | None, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     kinds = tuple(results.KINDS) if kind is None else (kind, "environment")
-    field = "registers" if kind == "code" else ""  # of any row that read machine code
-    for path in files:
-        recorded = path.name.endswith(results.RECORDED)
-        about = {"run": path.name.partition(".")[0], "recorded": recorded}
-        yield from ({**row, **about} for row in results.read(path, None if recorded else schema.check, kinds, field))
+    field = "registers" if kind in ("code", "timing") else ""  # of any row that read machine code
+
+    def found() -> Iterator[dict[str, Any]]:
+        for path in files:
+            recorded = path.name.endswith(results.RECORDED)
+            about = {"run": path.name.partition(".")[0], "recorded": recorded}
+            yield from (
+                {**row, **about} for row in results.read(path, None if recorded else schema.check, kinds, field)
+            )
+
+    return found() if kind == "proof" else _with_machine_code(list(found()))
+
+
+_BUILT = ("operator", "technique", "backend", "problem", "tile", "arch", "assembler", "source_sha256", "compiler")
+
+
+def _with_machine_code(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Gives timings and gates that did not read their machine code the `sass_sha256` that a gate read: of the same
+    problem and tile, by the same compiler from the same source. None where two such gates differ."""
+
+    def built(row: Row) -> str:
+        return json.dumps([row.get(name) for name in _BUILT], sort_keys=True)
+
+    known: dict[str, set[str]] = {}
+    for row in found:
+        if row["kind"] == "gate" and row.get("technique") and "sass_sha256" in (row.get("code") or {}):
+            known.setdefault(built(row), set()).add(row["code"]["sass_sha256"])
+    for row in found:
+        asks = row["kind"] in ("timing", "gate") and not (row.get("code") or row.get("sass_sha256"))
+        read = known.get(built(row), ()) if asks else ()
+        yield {**row, "sass_sha256": next(iter(read))} if len(read) == 1 else row
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from harness.rows import frame as frames
 from harness.rows.frame import frame
-from tests.support.row_file import ENVIRONMENT, GATE, OF_KINDS, TIMING, write, write_recorded
+from tests.support.row_file import ENVIRONMENT, GATE, OF_KINDS, TIMING, Row, write, write_recorded
 
 
 def test_recorded_and_fresh_runs_are_one_table_and_none_is_there_twice(tmp_path: Path) -> None:
@@ -30,6 +30,27 @@ def test_recorded_and_fresh_runs_are_one_table_and_none_is_there_twice(tmp_path:
     assert timing.ms[timing.purpose == "timing"].tolist() == [1.05] * 2
     assert gate.tool.dropna().tolist() == ["racecheck"]
     assert gate.error.dropna().tolist() == [0.5] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({}, "1" * 64),
+        ({"source_sha256": "4" * 64}, None),
+        ({"code": {**TIMING["code"], "sass_sha256": "2" * 64}}, None),
+    ],
+    ids=["the same source", "another source", "two gates that differ"],
+)
+def test_a_timing_has_the_machine_code_that_its_gate_read(tmp_path: Path, changes: Row, read: str | None) -> None:
+    timing = {name: value for name, value in TIMING.items() if name != "code"}
+    gate = GATE | {name: TIMING[name] for name in (*frames._BUILT, "code") if name in TIMING}
+    gates = [gate | changes] if "source_sha256" in changes else [gate, gate | changes]
+    runs = [
+        write(tmp_path / "gates.jsonl", [ENVIRONMENT, *gates]),
+        write(tmp_path / "timings.jsonl", [ENVIRONMENT, timing]),
+    ]
+    (found,) = frame("timing", root=tmp_path, runs=runs).sass_sha256
+    assert found == read if read else found != found
 
 
 def test_where_nothing_is_recorded_a_table_has_its_columns(tmp_path: Path) -> None:
