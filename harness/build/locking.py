@@ -48,8 +48,10 @@ def measured(rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[Program, tuple
         compiler, sass = row.get("compiler") or {}, (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256")
         if not (sass and "ptxas" in compiler and row.get("tile") and technique_of(row)):
             continue
-        key = (*twin(row), row["arch"], compiler["front_end"], compiler["ptxas"])
+        name, backend = twin(row)
         program = problem_of(row).slug, Tile.from_dict(row["tile"]).slug
+        named = lock.program(name, backend, program[1])
+        key = (named, backend, row["arch"], compiler["front_end"], compiler["ptxas"])
         found[key][program] = row["source_sha256"][:DIGITS], sass[:DIGITS]
     return found
 
@@ -68,11 +70,13 @@ def update(
     kernels, outcome, wanted = lock.read(path), Outcome(), set(names)
     moved: list[tuple[Kernel, dict[Program, tuple[str, str]]]] = []
     for key, programs in measured(rows).items():
-        technique, backend = techniques.of_qualified(key[0]), key[1]
+        (name, _, rung), backend = key[0].partition(":"), key[1]
+        technique = techniques.of_qualified(name)
         if techniques.shown(technique) not in wanted or not sources.kernel_file(backend, technique.path).is_file():
             continue
         now = sources.source_sha256(backend, technique.path)[:DIGITS]
-        host = lock.host_sha256(backend, technique.path)[:DIGITS]
+        launched = techniques.get(f"{technique.operator}/{rung}") if rung else technique
+        host = lock.host_sha256(backend, launched.path)[:DIGITS]
         known = kernels.get(key)
         if known and known.source != now and now in known.sources:  # an edit that was taken back
             known = None

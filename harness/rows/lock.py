@@ -11,6 +11,9 @@ lists
 
 A row is vouched for if its source and the checkout's have the same host code and its SASS is listed at its tile. The
 file holds the first DIGITS of each hash. `twinkernels build --lock` writes it (harness/build/locking.py).
+
+Where a tile of a CUDA kernel names another rung, which is compiled and launched in its place, the lock lists them as
+technique:rung, with the host code of the rung: another rung that tiles may name changes nothing for these rows.
 """
 
 import ast
@@ -22,7 +25,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness import operators
 from harness.catalog import sources
+from harness.catalog.entries import Tile
 
 PATH = sources.ROOT / "kernels.lock"
 DIGITS = 16
@@ -32,7 +37,16 @@ _SPACE = "~"
 
 
 Key = tuple[str, str, str, str, str]
-"""(technique, or operator/technique but for the first operator; backend, arch, front end, ptxas)."""
+"""(`program`; backend, arch, front end, ptxas)."""
+
+
+@cache
+def program(technique: str, backend: str, tile: str) -> str:
+    """technique:rung where the tile, a slug, names the rung that a CUDA kernel runs; else the technique, with its
+    operator but for the first one."""
+    operator = technique.partition("/")[0] if "/" in technique else operators.FIRST
+    rung = operators.get(operator).named(Tile.parse(tile)) if backend == "cuda" and tile else None
+    return f"{technique}:{rung}" if rung else technique
 
 
 @dataclass
@@ -40,7 +54,7 @@ class Kernel:
     """One technique in one language by one compiler. `sources`: source -> host code, the one that compiled `cells`
     first. `cells`: (tile, SASS) -> a problem that compiles to it."""
 
-    technique: str
+    program: str
     backend: str
     arch: str
     front_end: str
@@ -50,7 +64,11 @@ class Kernel:
 
     @property
     def key(self) -> Key:
-        return self.technique, self.backend, self.arch, self.front_end, self.ptxas
+        return self.program, self.backend, self.arch, self.front_end, self.ptxas
+
+    @property
+    def technique(self) -> str:
+        return self.program.partition(":")[0]
 
     @property
     def source(self) -> str:
@@ -65,8 +83,8 @@ def read(path: Path = PATH) -> dict[Key, Kernel]:
         match line.split():
             case [] | ["#", *_]:
                 pass
-            case ["kernel", technique, backend, arch, front_end, ptxas]:
-                kernel = Kernel(technique, backend, arch, front_end.replace(_SPACE, " "), ptxas)
+            case ["kernel", name, backend, arch, front_end, ptxas]:
+                kernel = Kernel(name, backend, arch, front_end.replace(_SPACE, " "), ptxas)
                 found[kernel.key] = kernel
             case ["source", source, host] if kernel:
                 kernel.sources[source] = host
@@ -83,7 +101,7 @@ def text(kernels: Iterable[Kernel]) -> str:
     lines = [HEAD]
     for kernel in sorted(kernels, key=lambda one: one.key):
         front_end = kernel.front_end.replace(" ", _SPACE)
-        lines.append(f"\nkernel {kernel.technique} {kernel.backend} {kernel.arch} {front_end} {kernel.ptxas}\n")
+        lines.append(f"\nkernel {kernel.program} {kernel.backend} {kernel.arch} {front_end} {kernel.ptxas}\n")
         lines += [f"source {source} {host}\n" for source, host in kernel.sources.items()]
         lines += sorted(f"{problem} {tile} {sass}\n" for (tile, sass), problem in kernel.cells.items())
     return "".join(lines)
@@ -93,17 +111,17 @@ def text(kernels: Iterable[Kernel]) -> str:
 def _kernels() -> dict[tuple[str, str], list[Kernel]]:
     found: dict[tuple[str, str], list[Kernel]] = {}
     for kernel in read().values():
-        found.setdefault((kernel.technique, kernel.backend), []).append(kernel)
+        found.setdefault((kernel.program, kernel.backend), []).append(kernel)
     return found
 
 
 def vouches(row: Mapping[str, Any], twin: tuple[str, str], now: str | None, tile: str) -> bool:
-    """Whether a row of another source measured the program of the source `now`. `twin` is (technique, backend) as
-    in a Key, `tile` a slug."""
+    """Whether a row of another source measured the program of the source `now`. `twin` is (technique, backend), `tile`
+    a slug."""
     sass, then = (row.get("code") or {}).get("sass_sha256") or row.get("sass_sha256"), row.get("source_sha256")
     if not (sass and then and now):
         return False
-    for kernel in _kernels().get(twin, ()):
+    for kernel in _kernels().get((program(*twin, tile), twin[1]), ()):
         host = kernel.sources.get(then[:DIGITS])
         alike = host is not None and kernel.source == now[:DIGITS] and host == kernel.sources[kernel.source]
         if alike and (tile, sass[:DIGITS]) in kernel.cells:
@@ -113,9 +131,12 @@ def vouches(row: Mapping[str, Any], twin: tuple[str, str], now: str | None, tile
 
 def host_sha256(backend: str, technique_path: str, root: Path | None = None) -> str:
     """Hash of the code that launches a kernel: of CUDA what `launch` and the other exported functions use, but for
-    device code; of Triton and Gluon all but the compiled functions and their constants."""
-    files = sources.files(backend, technique_path, root)
-    texts = [sources.code(path) for path in files]
+    device code; of Triton and Gluon all but the compiled functions and their constants. The rungs that tiles of a
+    CUDA kernel may name are left out: they have a `launch` of their own."""
+    first, *rest = sources.files(backend, technique_path, root)
+    texts = [sources.code(first)]
+    launches = "EXPORT" in texts[0]
+    texts += [sources.code(path) for path in rest if not (launches and path.suffix == ".cu")]
     found = _cuda_host("\n".join(texts)) if backend == "cuda" else "\n".join(sorted(map(_python_host, texts)))
     return hashlib.sha256(found.encode()).hexdigest()
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,20 @@ def locked(host_then: str = "launch", tile: str = TILE, sass: str = SASS, source
 def test_a_row_counts_if_machine_code_and_launch_are_the_same(
     monkeypatch: pytest.MonkeyPatch, kernel: Kernel | None, change: dict[str, Any], counts: bool
 ) -> None:
-    found = {(kernel.technique, kernel.backend): [kernel]} if kernel else {}
+    found = {(kernel.program, kernel.backend): [kernel]} if kernel else {}
     monkeypatch.setattr(lock, "_kernels", lambda: found)
     assert reading.is_current(TIMING | change, HASHES | {("wmma", "cuda"): NOW, ("scalar", "triton"): NOW}) == counts
+
+
+@pytest.mark.parametrize("name", ["flagship", "flagship:trailing_store", "flagship:square_waves"])
+def test_a_row_whose_tile_names_a_rung_needs_the_launch_of_that_rung(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    tile = "128x256-s3-w8-schedule9"
+    kernel = replace(locked(tile=tile), program=f"gemm/{name}")
+    monkeypatch.setattr(lock, "_kernels", lambda: {(kernel.program, "cuda"): [kernel]})
+    row = {"source_sha256": THEN, "sass_sha256": SASS}
+    assert lock.vouches(row, ("gemm/flagship", "cuda"), NOW, tile) == (name == "flagship:trailing_store")
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -101,6 +113,12 @@ EDITS = {
         lambda text: text.replace("row_max += tl.where", "row_max = row_max + tl.where"),
         True,
     ),
+    "the launch of a rung that a tile names": (
+        "cuda",
+        "cuda_kernels/gemm/hopper/trailing_store.cu",
+        lambda text: text.replace("level_waves(params.persistent);", ""),
+        True,
+    ),
     "its options": ("triton", TRITON, lambda text: text.replace("num_stages=tile.stages)", "num_stages=1)"), False),
     "its grid": ("triton", TRITON, lambda text: text.replace("persistent_grid)", "lambda q, tile: (1,))"), False),
 }
@@ -109,7 +127,7 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_host_code_is_told_from_device_code(tmp_path: Path, name: str) -> None:
     backend, file, edit, same = EDITS[name]
-    path = techniques.get("attention/persistent").path
+    path = techniques.get("gemm/flagship" if "gemm" in file else "attention/persistent").path
     for each in (CHECKOUT / file, *sources.files(backend, path)):
         copy = tmp_path / each.relative_to(CHECKOUT)
         copy.parent.mkdir(parents=True, exist_ok=True)
