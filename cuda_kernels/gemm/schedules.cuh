@@ -22,6 +22,12 @@
 #include <gemm/hopper/trailing_store.cu>
 #elif GEMM_SCHEDULE == 13
 #include <gemm/hopper/evict_first.cu>
+#elif GEMM_SCHEDULE == 14
+#include <gemm/hopper/overlapped_index.cu>
+#elif GEMM_SCHEDULE == 15
+#include <gemm/hopper/columns_320.cu>
+#elif GEMM_SCHEDULE == 16
+#include <gemm/hopper/evict_c_first.cu>
 #else
 #error "no schedule has this number"
 #endif

@@ -8,6 +8,7 @@ from harness.catalog.entries import Limit, Tile
 from harness.operators.gemm.arguments import block_k
 from harness.operators.gemm.limits import (
     BOX_OF_C,
+    COLUMNS_320,
     K_CONTIGUOUS,
     ONE_PRODUCT,
     PINGPONG,
@@ -47,6 +48,9 @@ SCHEDULES = {
     11: STORED_BY_TURNS,
     12: TWO_BY_TURNS,
     13: WARPGROUPS,
+    14: STAGED,
+    15: COLUMNS_320,
+    16: STORED_BY_TURNS,
 }
 """Number -> its limits. 0, which no tile names, is the host's choice."""
 NAMES = {
@@ -63,6 +67,9 @@ NAMES = {
     11: "pingpong_store",
     12: "pingpong_192",
     13: "evict_first",
+    14: "overlapped_index",
+    15: "columns_320",
+    16: "evict_c_first",
 }
 """Number -> the kernel, as cuda_kernels/gemm/schedules.cuh and the flagships in triton_kernels have it. All but 12 are
 rungs; Gluon's 11 is triton_kernels/gemm/gluon_pingpong.py."""
@@ -77,7 +84,10 @@ _TILES = {
         7: "128x128-s6-w8 128x128-s6-w8-group_m16 128x192-s5-w8 128x64-s8-w8",
         8: "128x128-s6-w8 128x64-s8-w8 64x128-s8-w4 64x256-s5-w4",
         9: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8",
-        13: "64x128-s8-w4 128x64-s8-w8 128x128-s6-w8 128x256-s4-w8",
+        13: "64x128-s8-w4 64x128-s5-w4 128x64-s8-w8 128x128-s6-w8 128x256-s4-w8",
+        14: "128x256-s4-w8 128x256-s3-w8 128x192-s5-w8",
+        15: "128x320-s3-w8",
+        16: "128x192-s4-w8 128x128-s6-w8",
     },
     "triton": {
         1: "128x256-s4-w8 128x256-s3-w8 256x128-s4-w8 128x128-s6-w4 64x256-s4-w4 64x128-s8-w4",
@@ -140,6 +150,7 @@ def _named(language: str) -> Limit:
 
 
 CHOOSES = (
+    *map(_named, SCHEDULES_IN),
     *(_of_schedules(limit) for limit in dict.fromkeys(chain(*SCHEDULES.values()))),
     Limit(
         "cuda",
@@ -147,6 +158,5 @@ CHOOSES = (
         "block_m must be 128 and warps 8",
         lambda problem, tile: schedule(tile) == 0 and (tile.block_m != 128 or tile.warps != 8),
     ),
-    *map(_named, SCHEDULES_IN),
 )
 """Of the flagship."""
