@@ -15,9 +15,12 @@ from harness.catalog.experiments import distinct
 from harness.operators.attention.drawn import drawn
 from harness.operators.attention_backward.problem import Problem
 
+PROBLEMS = distinct(partial(drawn, Problem, head_dims=(64, 128)))
+
 EXPERIMENT = Experiment(
-    problems=distinct(partial(drawn, Problem, head_dims=(64, 128))),
-    techniques=("half_steps", "paired_tiles", "deterministic", "ordered_halves"),
+    problems=PROBLEMS,
+    techniques=("half_steps", "eighty_rows", "paired_tiles", "deterministic", "ordered_halves"),
+    where={"eighty_rows": tuple(one for one in PROBLEMS if one.head_dim == 128 and not one.causal)},
     backends=("cuda",),
     peers=(),
     tiles=("chosen",),

@@ -236,7 +236,7 @@ def _problem(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool) -> 
     return Problem(batch, heads, k[1], seq_q, k[2], head_dim, validate.DTYPES[dtype], causal)
 
 
-NOT_YET = {"ordered_halves"}
+NOT_YET = {"eighty_rows", "ordered_halves"}
 """Rungs that `flash_attention` does not train with: no GPU has gated them on random problems yet."""
 
 

@@ -63,6 +63,13 @@ TWO_DQ_BUFFERS = Limit(
     f"with 64 KB of dQ, all buffers must fit the {SHARED_MEMORY_BYTES} bytes of shared memory of a block",
     lambda problem, tile: buffers(problem, tile) + 64 * 1024 > SHARED_MEMORY_BYTES,
 )
+FULL = Limit("cuda", "full attention only: causal must be False", lambda problem, tile: problem.causal)
+HEAD_DIM_128 = Limit("cuda", "head_dim must be 128", lambda problem, tile: problem.head_dim != 128)
+EIGHTY_ROWS = Limit(
+    "cuda",
+    "two warpgroups have 64 keys each, and 80 queries a step in two buffers: the tile must be 80x128-s2-w8",
+    lambda problem, tile: (tile.block_m, tile.block_n, tile.stages, tile.warps) != (80, 128, 2, 8),
+)
 GLUON_TILE = Limit(
     "gluon",
     "two warpgroups have 64 keys each and halve a tile of dQ of 8192 numbers: block_n must be 128, warps 8, and "

@@ -23,6 +23,7 @@ THEMES = {
         "loads_first": "Loads before products",
         "paired_tiles": "Two tiles a multiprocessor",
         "half_steps": "Steps in two halves",
+        "eighty_rows": "80 queries a step",
         "early_launch": "Kernels overlap",
     },
     "The whole kernel": {"flagship": "Flagship"},

@@ -7,6 +7,7 @@ now, and five of the others, by the commit.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,7 +28,18 @@ WIDE = Problem(1, 1, 1, 128, 256, 128)
 LARGE = Problem.square(1, 4, 4096, 64)
 """32 tiles of keys add to each row of dQ."""
 DISTRIBUTIONS = ("shifted", "negative_scores")
-PROBLEMS = [(one.name, problem) for problem in (CAUSAL, WIDE) for one in (*BACKWARD.techniques, *BACKWARD.ablations)]
+FULL = Problem(1, 2, 1, 200, 136, 128, "fp16", layout="bshd")
+"""As CAUSAL, for what has no mask."""
+
+
+def takes(rung: Technique, problem: Problem) -> bool:
+    tile = techniques.reference_tile(rung, problem.tile_key)
+    return techniques.unsupported(rung, "cuda", problem, tile) is None
+
+
+RUNGS = (*BACKWARD.techniques, *BACKWARD.ablations)
+PROBLEMS = [(one.name, problem) for problem in (CAUSAL, WIDE) for one in RUNGS if takes(one, problem)]
+PROBLEMS += [(one.name, FULL) for one in RUNGS if not takes(one, CAUSAL)]
 
 
 libraries = pytest.fixture(scope="module")(together.asked)
@@ -67,8 +79,13 @@ SHARED = (Problem(1, 1, 1, 1024, 128, 64, "fp16"), Problem(1, 2, 1, 1000, 200, 6
 """Fewer tiles of keys than multiprocessors, and enough queries for two blocks or more to share one."""
 
 
-@pytest.mark.parametrize("name", ["flagship", "ordered_halves"])
-@pytest.mark.parametrize("problem", SHARED, ids=["full", "causal"])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        *product(("flagship", "ordered_halves"), SHARED),
+        ("eighty_rows", replace(SHARED[0], head_dim=128)),
+    ],
+)
 def test_shared_tiles_of_keys_are_right_on_a_cpu(name: str, problem: Problem, libraries: together.Libraries) -> None:
     is_right(libraries[name, problem], problem, ("shifted",))
 

@@ -5,7 +5,7 @@ numbers."""
 import pytest
 
 from harness.operators.attention_backward.problem import Problem
-from tests.kernels.attention_backward.test_rungs import CAUSAL
+from tests.kernels.attention_backward.test_rungs import CAUSAL, FULL
 from tests.support import edits
 from tests.support.edits import Edit
 
@@ -160,6 +160,26 @@ TABLE: edits.Table = {
         ),
         ("turn_before_the_copy", "            cp_async_bulk_wait_group<0>();\n", "", "copy_in_flight"),
     ],
+    ("eighty_rows", "transposed_dq.cuh"): [
+        ("sums_read_as_of_64_queries", "first % BLOCK_M /", "first % 64 /", "max_error"),
+    ],
+    ("eighty_rows", None): [
+        ("columns_of_one_warpgroup", "warpgroup * DQ_ROWS", "0", "max_error"),
+        (
+            "scores_before_the_barrier",
+            "      bar_sync(DS_COMPLETE, CONSUMERS);",
+            "      bar_sync(DS_COMPLETE + 5 + warpgroup, WARPGROUP);",
+            "race",
+        ),
+        (
+            "missing_keys_not_hidden",
+            "if (first_key + GROUP_KEYS > args.seq_kv) {",
+            "if (false) {",
+            "finite",
+            FULL,
+            "negative_scores",
+        ),
+    ],
     ("flagship", None): [
         (
             "stored_sums_not_counted_back",
@@ -195,7 +215,9 @@ TABLE: edits.Table = {
         ),
     ],
 }
-WRONG = edits.of(TABLE, CAUSAL, {"one_kernel": GROUPED, "ordered_halves": CLIMBING, "flagship": STORED})
+WRONG = edits.of(
+    TABLE, CAUSAL, {"one_kernel": GROUPED, "ordered_halves": CLIMBING, "eighty_rows": FULL, "flagship": STORED}
+)
 NUMBERS = ("finite", "max_error")
 """What the gate finds. Everything else is a diagnosis."""
 

@@ -6,8 +6,11 @@ block_m are query rows and block_n keys; stages are buffers of Q, and as many of
 from harness.catalog.entries import Ladder, Technique, Tile
 from harness.operators.attention_backward.limits import (
     DQ_BUFFER,
+    EIGHTY_ROWS,
+    FULL,
     GENERAL,
     GLUON,
+    HEAD_DIM_128,
     HEAD_DIM_256,
     MMA,
     RING,
@@ -29,6 +32,7 @@ LADDER = Ladder(
 
 MMA_TILES = (Tile(64, 64, 2, 4), Tile(64, 128, 2, 8), Tile(32, 64, 2, 4), Tile(32, 128, 2, 8))
 TRITON_TILES = Tile.grid((32, 64, 128), (64, 128), (1, 2, 3), (4, 8))
+EIGHTY = Tile(80, 128, 2, 8)
 TALL = {64: Tile(128, 128, 2, 8), 128: Tile(64, 128, 2, 8)}
 
 WITH_MMA_SYNC = LADDER.rungs(
@@ -54,7 +58,7 @@ WITH_MMA_SYNC = LADDER.rungs(
     mma="mma_sync",
 )
 
-TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
+WITH_WGMMA = LADDER.rungs(
     Technique(
         "wgmma",
         "each warpgroup multiplies 64 queries by its own 64 keys, straight from shared memory",
@@ -190,3 +194,18 @@ TECHNIQUES = WITH_MMA_SYNC + LADDER.rungs(
         limits=(HEAD_DIM_256, *GENERAL, TWO_WARPGROUPS, TWO_STAGES, TWO_DQ_BUFFERS),
     ),
 )
+
+WITHOUT_MASK = LADDER.rungs(
+    Technique(
+        "eighty_rows",
+        "80 queries a step instead of 64, for which a tile of K or V is read once: dQ is computed transposed",
+        builds_on=("half_steps",),
+        tile={128: EIGHTY},
+        grid={"cuda": (EIGHTY,)},
+        limits=(FULL, HEAD_DIM_128, *GENERAL, EIGHTY_ROWS),
+        repeats=False,
+    ),
+    general=False,
+)
+
+TECHNIQUES = WITH_MMA_SYNC + WITH_WGMMA + WITHOUT_MASK
