@@ -29,7 +29,9 @@ def problems() -> tuple[Problem, ...]:
 
 
 BEFORE = get("attention/general_shapes")
-*RUNGS, FLAGSHIP, SHORT_FETCHES = TECHNIQUES
+*RUNGS, FLAGSHIP, SHORT_FETCHES, PARTS_AT_ONCE = TECHNIQUES
+JOINED = tuple(one for one in problems() if one.seq_kv == 1024 or (one.batch, one.heads_kv) == (1, 8))
+"""Short caches, where a join takes much of the time, and a few long ones: the kernel that joins at once is on these."""
 EXPERIMENT = Experiment(
     problems=problems(),
     backends=("cuda", "triton", "gluon"),
@@ -39,6 +41,7 @@ EXPERIMENT = Experiment(
         *((ALONE, rung.name, reference_tile(rung, ALONE.head_dim)) for rung in (BEFORE, *RUNGS)),
         *((one, FLAGSHIP.name, waves.decode_tile(one)) for one in problems()),
         *((one, SHORT_FETCHES.name, waves.decode_tile(one), "cuda") for one in problems()),
+        *((one, PARTS_AT_ONCE.name, waves.decode_tile(one), "cuda") for one in JOINED),
     ),
     one_group=True,
 )

@@ -2,8 +2,8 @@
 
 The problems are drawn at random, always the same ones: any lengths, one of three with as many keys as queries, up to
 three batches and twelve heads, every head dimension, number format, mask and storage order, and rows of NaN after every
-sequence. One of five is run again with up to 16 queries, there by decode's flagship and short_fetches too. Some inputs
-have scores of -inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
+sequence. One of five is run again with up to 16 queries, there by three kernels of decode too. Some inputs have scores
+of -inf. The tiles are those that `tune` or `waves` chose. Every kernel is checked, none is timed.
 """
 
 if __name__ == "__main__":
@@ -22,7 +22,7 @@ from harness.operators.attention.problem import Problem
 DRAWN = distinct(partial(drawn, Problem))
 FEW = tuple(dict.fromkeys(replace(one, seq_q=1 + one.seq_q % 16) for one in DRAWN[::5]))
 """One problem of five, with 1 to 16 queries."""
-DECODE = ("flagship_decode", "short_fetches")
+DECODE = ("flagship_decode", "short_fetches", "parts_at_once")
 
 EXPERIMENT = Experiment(
     problems=(*DRAWN, *FEW),

@@ -57,6 +57,7 @@ THEMES: dict[str, dict[str, str]] = {
         "kv_rings": "Rings of keys and values",
         "flagship_decode": "Decode flagship",
         "short_fetches": "L2 fetches 128 bytes",
+        "parts_at_once": "Parts joined at once",
         "clusters": "Clusters",
         "blocks_per_sm": "Blocks per SM",
         "l2_policy": "L2 eviction policy",

@@ -105,4 +105,11 @@ TECHNIQUES = LADDER.rungs(
         builds_on=("flagship_decode",),
         shows="encode_short_fetches(ring.k",
     ),
+    Technique(
+        "parts_at_once",
+        "the join reads several parts of all rows of a warp at once, however many parts there are, and one thread has "
+        "the fences around the counter",
+        builds_on=("short_fetches",),
+        shows="join_parts_at_once(params, places)",
+    ),
 )
