@@ -539,6 +539,20 @@ def test_a_dropped_hint_is_never_a_gain() -> None:
     assert not cost(dataset(made), problem, technique).dropped
 
 
+@pytest.mark.parametrize(
+    ("mma", "label", "is_open"), [("wgmma", "core Triton", 0), ("mma_sync", "Triton, mma.sync", 1)]
+)
+def test_core_triton_is_restricted_to_mma_sync_where_its_row_says_so(mma: str, label: str, is_open: int) -> None:
+    """The series `triton` of the hopper ladder multiplies by wgmma, that of the others does not."""
+    problem, which = synthetic.PROBLEMS[0], techniques.get("attention/wgmma")
+    tile = techniques.reference_tile(which, 128)
+    row = synthetic.make("timing", which.name, "triton", problem, tile, experiment="hopper", mode="burst", group="a")
+    made = [synthetic.ENVIRONMENT, row | {"mma": mma, "samples_ms": [0.5] * 20}]
+    drawn = str(figures.step(dataset(made), [problem], which))
+    assert f">{label}</text>" in drawn
+    assert drawn.count("fill: var(--paper); stroke: var(--triton)") == is_open
+
+
 def test_no_step_is_told_across_instructions() -> None:
     problem = synthetic.PROBLEMS[0]
     made: list[Row] = [synthetic.ENVIRONMENT]

@@ -84,6 +84,13 @@ def test_a_gpu_that_timed_every_problem_and_a_problem_that_every_language_has_co
     assert facts.answer(ladder_alone, gemm.ANSWER.race).problem == Problem.square(4096)
 
 
+def test_a_page_leads_to_the_gpu_that_timed_steps_which_it_lacks(data: Dataset) -> None:
+    lacking = dataset([row for row in gemm_rows.rows() if row.get("technique") != "wgmma"], "NVIDIA H100 80GB HBM3")
+    every = gemm.ANSWER.gpus(Rows(data, [data, lacking], {}, lambda *_: ""))
+    pages = [rendered("gemm/index.html", gemm.ANSWER.page(one, every), one) for one in (lacking, data)]
+    assert ['<a href="answer/gemm.html#steps">Some have one on H200.</a>' in page for page in pages] == [True, False]
+
+
 def test_without_rows_there_is_no_answer() -> None:
     rows = rows_of(gemm=dataset([]))["gemm"]
     assert list(gemm.pages(rows)) == []

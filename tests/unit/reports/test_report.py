@@ -164,6 +164,7 @@ def test_links_resolve_and_nothing_is_fetched(site: Path, pages: dict[str, str],
             assert target.is_file(), f"{name}: {link}"
             assert not anchor or anchor in anchors[target], f"{name}: {link}"
         assert not re.search(r"url\((?!#)|@import", text), name
+        assert text.count("<h2") <= text.count('<a class="anchor"'), f"{name}: a heading without a link to itself"
 
 
 def test_every_file_of_data_is_linked(site: Path, parsed: dict[str, Page]) -> None:
@@ -171,6 +172,19 @@ def test_every_file_of_data_is_linked(site: Path, parsed: dict[str, Page]) -> No
     files = [path.resolve() for path in (site / "data").iterdir()]
     assert {path.suffix for path in files} == {".csv", ".jsonl"}
     assert [path.name for path in files if path not in links] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("data.html", '<td class="small" data-label="95% interval">none: 1 process</td>'),
+        ("data.html", '<span class="small">none: 1 process'),
+        ("techniques.html", '<abbr title="never timed together: each over the anchor of its own group">~</abbr>1.'),
+        ("guide/judging.html", "~ marks a ratio"),
+    ],
+)
+def test_a_ratio_says_how_certain_it_is(pages: dict[str, str], page: str, words: str) -> None:
+    assert words in " ".join(pages[page].split())
 
 
 def test_a_technique_page_marks_gains_of_two_runs(pages: dict[str, str]) -> None:
