@@ -18,7 +18,7 @@ struct Shares {
 struct PartParams {
   PersistentParams persistent;
   Shares shares;
-  bool stores;  // the block of a head's first keys stores its part of dQ, and the others wait for it
+  bool stores;  // the first block at a tile of dQ stores its part, and the others wait for it
   uint32_t* turns;
 };
 

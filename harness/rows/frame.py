@@ -27,6 +27,7 @@ columns are a row's own fields (results.FIELDS says what they mean). These are m
 | replicate, final | process of the run, 0 for the first; bool: of a final group (each series' fastest kernel) |
 | again | A/A pair of the group {of, difference, limit, flagged} (object) |
 | usable | bool: passed, measured and current |
+| sass_sha256 | of a timing that did not read its machine code, what its gate read |
 | program | key of the machine code on one problem with its compilers, libraries and driver (rows/stats.py) |
 | distributions, numerics | of gates: names of the inputs; distribution -> {max_abs, yardstick, floor, ...} (object) |
 | errors, error | distribution -> largest error over the yardstick, None where not finite; the largest of them or inf |
@@ -119,18 +120,20 @@ _BUILT = ("operator", "technique", "backend", "problem", "tile", "arch", "assemb
 
 
 def _with_machine_code(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Gives timings and gates that did not read their machine code the `sass_sha256` that a gate read: of the same
-    problem and tile, by the same compiler from the same source. None where two such gates differ."""
+    """Gives timings that did not read their machine code the `sass_sha256` that a gate read: of the same problem and
+    tile, by the same compiler from the same source. None where two such gates differ. But for CUDA the gate is of the
+    same run: Triton 3.6 makes other machine code of some kernels in another run."""
 
     def built(row: Row) -> str:
-        return json.dumps([row.get(name) for name in _BUILT], sort_keys=True)
+        run = "" if row.get("backend") == "cuda" else row["run"]
+        return json.dumps([run, *(row.get(name) for name in _BUILT)], sort_keys=True)
 
     known: dict[str, set[str]] = {}
     for row in found:
         if row["kind"] == "gate" and row.get("technique") and "sass_sha256" in (row.get("code") or {}):
             known.setdefault(built(row), set()).add(row["code"]["sass_sha256"])
     for row in found:
-        asks = row["kind"] in ("timing", "gate") and not (row.get("code") or row.get("sass_sha256"))
+        asks = row["kind"] == "timing" and not (row.get("code") or row.get("sass_sha256"))
         read = known.get(built(row), ()) if asks else ()
         yield {**row, "sass_sha256": next(iter(read))} if len(read) == 1 else row
 

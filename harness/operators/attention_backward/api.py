@@ -237,13 +237,13 @@ def _problem(q: torch.Size, k: torch.Size, dtype: torch.dtype, causal: bool) -> 
 
 
 NOT_YET = {"eighty_rows", "ordered_halves"}
-"""Rungs that `flash_attention` does not train with: no GPU has gated them on random problems yet."""
+"""Rungs that `flash_attention` does not train with: no GPU has run their present form on random problems yet."""
 
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The last rung in CUDA outside NOT_YET that takes the problem, at the tile tuned for the GPU of that name. With
-    `deterministic`, of those that repeat their bits. Raises Unsupported with the first reason."""
+    """The last rung in CUDA outside NOT_YET that takes the problem, at the tile tuned for the GPU of that name: of rungs
+    whose bits repeat if `deterministic`, else of the others. Raises Unsupported with the first reason."""
     reason = ""
     for rung in hopper.TECHNIQUES[::-1]:
         if rung.name in NOT_YET or rung.repeats != deterministic:

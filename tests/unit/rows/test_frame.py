@@ -38,12 +38,14 @@ def test_recorded_and_fresh_runs_are_one_table_and_none_is_there_twice(tmp_path:
         ({}, "1" * 64),
         ({"source_sha256": "4" * 64}, None),
         ({"code": {**TIMING["code"], "sass_sha256": "2" * 64}}, None),
+        ({"backend": "triton"}, None),
     ],
-    ids=["the same source", "another source", "two gates that differ"],
+    ids=["the same source", "another source", "two gates that differ", "Triton in another run"],
 )
 def test_a_timing_has_the_machine_code_that_its_gate_read(tmp_path: Path, changes: Row, read: str | None) -> None:
-    timing = {name: value for name, value in TIMING.items() if name != "code"}
-    gate = GATE | {name: TIMING[name] for name in (*frames._BUILT, "code") if name in TIMING}
+    by = {"backend": changes.get("backend", "cuda")}
+    timing = {name: value for name, value in TIMING.items() if name != "code"} | by
+    gate = GATE | {name: TIMING[name] for name in (*frames._BUILT, "code") if name in TIMING} | by
     gates = [gate | changes] if "source_sha256" in changes else [gate, gate | changes]
     runs = [
         write(tmp_path / "gates.jsonl", [ENVIRONMENT, *gates]),
