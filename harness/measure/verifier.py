@@ -132,8 +132,8 @@ class Stopwatch(timing.CudaStopwatch):
         return None
 
     def _late(self, label: str, milliseconds: float) -> Failure | None:
-        """What the verifier's own clock says against the reported median. A batch is never shorter than its calls,
-        whatever a kernel does: the shortest one counts, less the shortest one of empty calls."""
+        """What the verifier's own clock says against the reported median. A busy host and a kernel that waits can only
+        lengthen a batch: the shortest one counts, less the shortest one of empty calls."""
         calls, seconds = 2 + int(30 / (1 + milliseconds)), defaultdict[tuple[str, int], list[float]](list)
         for _ in range(CLOCK_TRIES):
             for watch, one in (*[(self._empty, "empty")] * 5, (self, label)):
