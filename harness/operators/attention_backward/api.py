@@ -242,8 +242,8 @@ NOT_YET = {"eighty_rows", "ordered_halves"}
 
 @lru_cache(MOST_PROBLEMS)
 def case_of(problem: Problem, deterministic: bool, gpu: str | None) -> Case:
-    """The last rung in CUDA outside NOT_YET that takes the problem, at the tile tuned for the GPU of that name: of rungs
-    whose bits repeat if `deterministic`, else of the others. Raises Unsupported with the first reason."""
+    """The last rung in CUDA outside NOT_YET that takes the problem, at the tile tuned for the GPU of that name. It is
+    one whose bits repeat if `deterministic`, else one whose bits may vary. Raises Unsupported with the first reason."""
     reason = ""
     for rung in hopper.TECHNIQUES[::-1]:
         if rung.name in NOT_YET or rung.repeats != deterministic:
