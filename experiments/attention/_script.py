@@ -1,4 +1,4 @@
-"""Imported by an experiment that Python was called with: `twinkernels run` of it takes the place of this process."""
+"""Makes an experiment a script: `python FILE` imports this, which becomes `twinkernels run` of that experiment."""
 
 import sys
 
