@@ -199,7 +199,7 @@ def stops_the_clock(q, k, v, *, causal, scale):
 
 
 def waits_in_shorter_batches(q, k, v, *, causal, scale):
-    """The more the fewer calls they have: what a longer one takes more says nothing."""
+    """Waits longer the fewer calls a batch has, so that the difference between two batches says nothing."""
     patches("cuEventElapsedTime", a_microsecond)
     takes(0.003 * max(1, 64 / (watched() or 64)) ** 1.5, q)
     return attend(q, k, v, causal=causal, scale=scale)
