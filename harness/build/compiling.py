@@ -90,10 +90,19 @@ def inspect(case: Case, arch: str, ptxas: str = "bundled") -> dict[str, Any]:
     else:
         require_environment(case)
         if ptxas == "shared":
-            os.environ.update(shared_assembler())
+            _assemble_by_nvcc()
         compiled = compile_triton(case, arch)
         code, compiler = machine_code.read_triton(compiled), machine_code.triton_compiler(compiled)
     return {"code": code, "compiler": compiler, "mma": machine_code.mma_class(code["census"])}
+
+
+def _assemble_by_nvcc() -> None:
+    """From here on, in this process. Triton keeps the version of a ptxas it was asked for: its cache goes by that, and
+    so does `compiler` of a row."""
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    os.environ.update(shared_assembler())
+    get_ptxas_version.cache_clear()
 
 
 def shared_assembler() -> dict[str, str]:

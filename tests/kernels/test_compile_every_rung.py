@@ -8,10 +8,12 @@ compiler, three that are recorded of matrix products and gradients, and twelve t
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuda_kernels import toolchain
 from harness import build, operators
 from harness.build import locking, machine_code
 from harness.catalog import experiments, sources, techniques
@@ -114,6 +116,16 @@ def shape(case: Case, code: Mapping[str, Any]) -> Mapping[str, Any]:
     names = ("registers", "spill_bytes", "smem_bytes", "census", "setmaxnreg")
     varies = (case.problem.operator, case.technique, case.backend) in VARY
     return {name: code[name] for name in (names if varies else ("sass_sha256",))}
+
+
+def test_a_process_that_goes_over_to_nvccs_ptxas_says_so(tmp_path: Path) -> None:
+    environment = {"TRITON_CACHE_DIR": str(tmp_path)}
+    (first, arch), (second, _) = [cell for cell in CELLS if program(cell) == ("attention", "triton", "wgmma")][:2]
+    own = children.call(survey.inspect_one, first, arch, "bundled", environment=environment)
+    other = children.call(survey.inspect_one, second, arch, "shared", environment=environment)
+    tools = toolchain.find(toolchain.homes())
+    assert tools
+    assert own["compiler"]["ptxas"] != other["compiler"]["ptxas"] == tools.ptxas
 
 
 def test_what_is_recorded_has_its_instruction_class_and_no_spills() -> None:
