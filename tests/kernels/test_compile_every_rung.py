@@ -15,7 +15,7 @@ import pytest
 
 from cuda_kernels import toolchain
 from harness import build, operators
-from harness.build import locking, machine_code
+from harness.build import compiling, locking, machine_code
 from harness.catalog import experiments, sources, techniques
 from harness.catalog.cases import Case, origin
 from harness.catalog.entries import Tile
@@ -45,6 +45,14 @@ theirs spills."""
 
 VARY = {("gemm", "producer_consumer", "triton"), ("gemm", "two_consumers", "triton")}
 """Core Triton specializes these by warp, and compiles each to one of two programs with equal counts, by chance."""
+
+BY_NVCC = {
+    ("attention", "overlapped_softmax", "triton"),
+    ("attention", "integer_max", "gluon"),
+    ("attention", "fused_switch", "gluon"),
+}
+"""Rows of these name Triton's own ptxas, but their machine code is what nvcc's makes. Triton's cache could hold such
+code: a process that went over to nvcc's still gave the version of Triton's. New rows make this set superfluous."""
 
 
 def rungs(operator: str) -> list[str]:
@@ -108,7 +116,17 @@ def test_it_compiles_to_its_instruction_class_and_to_what_is_recorded(cell: Cell
     assert not spills_too_much(cell, found["code"]), found["code"]["spill_bytes"]
     if recorded := proven.code(cell):
         same = shape(case, recorded) == shape(case, found["code"])
+        if not same and (case.problem.operator, case.technique, case.backend) in BY_NVCC:
+            same = recorded["sass_sha256"] == by_nvcc(cell)["sass_sha256"]
         assert same, "recorded: other machine code, of the same program by the same compiler"
+
+
+def by_nvcc(cell: Cell) -> Mapping[str, Any]:
+    """The `code` of this cell where nvcc's ptxas assembles it."""
+    case, arch = cell
+    environment = {**(build.environment_of(case) or {}), **compiling.shared_assembler()}
+    found: Mapping[str, Any] = children.call(survey.inspect_one, case, arch, "shared", environment=environment)["code"]
+    return found
 
 
 def shape(case: Case, code: Mapping[str, Any]) -> Mapping[str, Any]:
