@@ -166,6 +166,7 @@ def test_a_refusal_takes_half_a_second() -> None:
         ("history cuda --experiment lader", "--experiment: got 'lader'", "ladder"),
         ("history cuda --gpu h20", "--gpu: got 'h20'", "did you mean h200"),
         ("run lader", "experiment: got 'lader'", "ladder"),
+        ("run attention/ladder --gpus many", "--gpus: got 'many'", "expected all or a number"),
         ("run attention/laddr", "experiment: got 'attention/laddr'", "did you mean attention/ladder?"),
         ("history cuda --mode brst", "--mode: got 'brst'", "did you mean burst"),
         ("run attention/correctness --on cpu --backend cud", "--backend: got 'cud'", "did you mean cuda"),
