@@ -186,14 +186,14 @@ TABLE: edits.Table = {
             "stored_where_the_next_tile_lies",
             "const Tile before = tile;",
             "const Tile& before = tile;",
-            UNWRITTEN,
+            "output_written_twice",
             THREE_TILES,
         ),
         (
             "released_before_the_wait",
             "    wgmma_wait_group<0>();\n",
             "    if (lane == 0) mbarrier_arrive(empty + done.stage * 8);\n    wgmma_wait_group<0>();\n",
-            "race",
+            "wait_can_pass_early",
         ),
     ],
     ("columns_320", None): [
