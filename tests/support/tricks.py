@@ -238,7 +238,7 @@ def as_of_the_flush(milliseconds, begin, end):
     return error
 
 
-def calls_its_time_the_flushs(q, k, v, *, causal, scale):
+def charges_its_time_to_the_flush(q, k, v, *, causal, scale):
     """The sum of both stays right."""
     patches("cuEventElapsedTime", as_of_the_flush)
     takes(0.003, q)

@@ -59,7 +59,7 @@ TIMED = {
     "waits_in_shorter_batches": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
     "computes_nothing_for_the_clock": ("wrong", "max_error", "timed output: O is off by"),
     "is_honest_to_the_clock": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
-    "calls_its_time_the_flushs": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
+    "charges_its_time_to_the_flush": ("implausible", "wall_clock", "by the verifier's clock, 0.0010 ms as reported"),
     "right_when_it_is_checked": ("wrong", "max_error", "timed output: O is off by"),
     "begins_two_calls_at_once": ("cuda_error", None, "timing loop: CUDA error -1"),
     "sends_times_of_its_own": ("implausible", "forged_answer", "bytes for 2 calls"),
